@@ -1,0 +1,3 @@
+"""gpusight: one observability stack for shared GPUs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Samples to bytes on a socket. `blocks` and `text` need the standard library only."""

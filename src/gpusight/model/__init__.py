@@ -1,0 +1,1 @@
+"""Nouns shared by every part: identities, units, time. No I/O, standard library only."""

@@ -1,0 +1,44 @@
+"""The clock that everything is handed: nothing below runtime asks the machine for the time."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for timestamps, monotonic time for durations and deadlines."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until it is told to move: for tests and replays."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._monotonic = 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        self._monotonic += seconds
