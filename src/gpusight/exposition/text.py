@@ -19,6 +19,7 @@ _STRETCH = 2048
 _NEEDS_ESCAPE = re.compile('[\\\\"\n\0\ud800-\udfff]')
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _NUL_SIGN = "\u2400"
+_PLAIN_TYPES = {int, float}
 
 
 class Dialect:
@@ -104,9 +105,7 @@ def escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", _NUL_SIGN)
 
 
-def encode(
-    blocks: Iterable[FamilyBlock], *, dialect: Dialect = TEXT, headers_for: Sequence[FamilySpec] = ()
-) -> bytes:
+def encode(blocks: Iterable[FamilyBlock], *, dialect: Dialect = TEXT, headers_for: Sequence[FamilySpec] = ()) -> bytes:
     """One page, nothing remembered. For pages that are rendered again and again keep a Renderer."""
     return Renderer(dialect).render(blocks, headers_for=headers_for)
 
@@ -203,29 +202,26 @@ class _Family:
             piece = numbers[start : start + _STRETCH]
             if fresh:
                 self.stretches.append(_lines(self._prefixes[start : start + _STRETCH], piece))
-            elif not _same(piece, self._numbers[start : start + _STRETCH]):
+            elif piece != self._numbers[start : start + _STRETCH]:
                 self.stretches[index] = _lines(self._prefixes[start : start + _STRETCH], piece)
         self._numbers = numbers
 
 
-def _same(new: Sequence[Number], old: Sequence[Number]) -> bool:
-    # 1 == 1.0 == True print alike once True is refused; NaN != NaN merely costs a re-rendering.
-    return new == old
-
-
 def _lines(prefixes: Sequence[str], numbers: Sequence[Number]) -> bytes:
-    """Sample lines in a few C calls; special numbers, rare, are found in the result and done one by one."""
-    try:
+    """Sample lines in a few C calls; a stretch with any number that repr cannot print right is done one by one."""
+    if _all_printable(numbers):
         text = "\n".join(map(add, prefixes, map(repr, numbers))) + "\n"
-    except ValueError:  # an integer too long for repr
-        text = _lines_slowly(prefixes, numbers)
-    if "n\n" in text or "f\n" in text or "e\n" in text or ")\n" in text:  # nan, inf, True/False, np.float64(...)
-        text = _lines_slowly(prefixes, numbers)
-    return text.replace(".0\n", "\n").encode()
+        return text.replace(".0\n", "\n").encode()
+    return "".join(f"{prefix}{_format_any(n)}\n" for prefix, n in zip(prefixes, numbers, strict=True)).encode()
 
 
-def _lines_slowly(prefixes: Sequence[str], numbers: Sequence[Number]) -> str:
-    return "".join(f"{prefix}{_format_any(value)}\n" for prefix, value in zip(prefixes, numbers, strict=True))
+def _all_printable(numbers: Sequence[Number]) -> bool:
+    if not set(map(type, numbers)) <= _PLAIN_TYPES:  # bool, numpy
+        return False
+    try:
+        return math.isfinite(sum(numbers))
+    except (OverflowError, ValueError):  # huge integers; +Inf beside -Inf
+        return False
 
 
 def _format_any(value: Number) -> str:
