@@ -1,0 +1,1 @@
+"""Composition roots, one per process: the only place that builds things up."""

@@ -1,0 +1,54 @@
+"""Every role that exists, as data: the command line, the docs and whatever runs several roles loop over this table."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from gpusight.runtime.extras import require
+from gpusight.settings import SETTINGS, Setting, Settings
+
+Run = Callable[[Settings], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One process that gpusight can be.
+
+    `build` is `module:function`, imported only when the role starts, so that `gpusight --version` stays fast.
+    `targets` are the paths on its listen address that are worth scraping, `page` is its page on the web UI.
+    """
+
+    name: str
+    help: str
+    build: str
+    extra: str
+    listen: str
+    targets: tuple[str, ...] = ("/metrics",)
+    page: str = ""
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        return tuple(setting for setting in SETTINGS if setting.applies_to((self.name,)))
+
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        """Defaults that differ from role to role, as `resolve` takes them."""
+        return {"web.listen-address": self.listen}
+
+    def load(self) -> Run:
+        """The function that runs the role until it is told to stop and returns the exit code."""
+        require(f"the role {self.name}", self.extra)
+        module, _, function = self.build.partition(":")
+        run: Run = getattr(import_module(module), function)
+        return run
+
+
+ROLES: tuple[Role, ...] = (
+    Role(
+        name="ops",
+        help="Serve the merged operation metrics of a program's worker processes",
+        build="gpusight.runtime.ops:run",
+        extra="node",
+        listen=":9090",
+    ),
+)
