@@ -5,6 +5,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+
 from gpusight.catalog import ops
 from gpusight.instrument import GpuMetrics, MetricsConfig
 from gpusight.model.time import ManualClock

@@ -190,7 +190,7 @@ def test_a_forked_child_starts_at_zero_and_knows_the_devices() -> None:
 
 def test_the_library_imports_the_standard_library_only() -> None:
     code = (
-        "import sys, gpusight.instrument as i; m = i.GpuMetrics(); m.export_prometheus(); s = i.serve(m, 0, '127.0.0.1');"
+        "import gpusight.instrument as i; m = i.GpuMetrics(); m.export_prometheus(); s = i.serve(m, 0, '127.0.0.1');"
         "s.close(); print([n for n in sys.modules if n.split('.')[0] not in sys.stdlib_module_names"
         " and n.split('.')[0] not in ('gpusight', '__main__')])"
     )

@@ -81,7 +81,7 @@ def test_rubbish_is_answered_with_400(server: MetricsServer, rubbish: bytes) -> 
 
 def test_an_endless_head_is_cut_off(server: MetricsServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port or 0), timeout=5) as client:
-        with pytest.raises(OSError):  # noqa: PT011
+        with pytest.raises(OSError):
             for _ in range(1000):
                 client.sendall(b"x" * 10_000)
         assert ask(server, "GET", "/health")[0] == 200

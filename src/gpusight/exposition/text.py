@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from operator import add
 
 from gpusight.catalog.spec import FamilySpec
 from gpusight.exposition.blocks import FamilyBlock, Histogram, LabelValues, Number, Value
@@ -132,6 +131,9 @@ class Renderer:
             parts.append(family.header)
             parts.extend(family.stretches)
         parts.extend(_header(spec, self.dialect) for spec in headers_for if spec not in self._families)
+        if parts:
+            parts[0] = parts[0][1:]  # every line starts with its line end: that is how they join fastest
+            parts.append(b"\n")
         parts.append(self.dialect.trailer)
         return b"".join(parts)
 
@@ -209,10 +211,19 @@ class _Family:
 
 def _lines(prefixes: Sequence[str], numbers: Sequence[Number]) -> bytes:
     """Sample lines in a few C calls; a stretch with any number that repr cannot print right is done one by one."""
-    if _all_printable(numbers):
-        text = "\n".join(map(add, prefixes, map(repr, numbers))) + "\n"
-        return text.replace(".0\n", "\n").encode()
-    return "".join(f"{prefix}{_format_any(n)}\n" for prefix, n in zip(prefixes, numbers, strict=True)).encode()
+    values = _values(numbers) if _all_printable(numbers) else list(map(_format_any, numbers))
+    parts = [*prefixes, *values]
+    parts[::2] = prefixes
+    parts[1::2] = values
+    return "".join(parts).encode()
+
+
+def _values(numbers: Sequence[Number]) -> list[str]:
+    values = list(map(repr, numbers))
+    joined = "\n".join(values) + "\n"
+    if ".0\n" not in joined:
+        return values
+    return joined.replace(".0\n", "\n").split("\n")[:-1]
 
 
 def _all_printable(numbers: Sequence[Number]) -> bool:
@@ -243,8 +254,8 @@ def _flatten(values: Sequence[Value]) -> list[Number]:
 
 def _template(name: str, labels: tuple[str, ...]) -> str:
     if not labels:
-        return f"{name} "
-    return name + "{" + ",".join(f'{label}="%s"' for label in labels) + "} "
+        return f"\n{name} "
+    return "\n" + name + "{" + ",".join(f'{label}="%s"' for label in labels) + "} "
 
 
 def _prefix(key: LabelValues, template: str, name: str, labels: tuple[str, ...]) -> str:
@@ -258,9 +269,9 @@ def _prefix(key: LabelValues, template: str, name: str, labels: tuple[str, ...])
 
 def _prefix_slowly(name: str, labels: tuple[str, ...], key: LabelValues) -> str:
     pairs = [f'{label}="{escape(value)}"' for label, value in zip(labels, key, strict=True) if value is not None]
-    return f"{name}{{{','.join(pairs)}}} " if pairs else f"{name} "
+    return f"\n{name}{{{','.join(pairs)}}} " if pairs else f"\n{name} "
 
 
 def _header(spec: FamilySpec, dialect: Dialect) -> bytes:
     name = dialect.family_name(spec)
-    return f"# HELP {name} {dialect.help_text(spec.help)}\n# TYPE {name} {spec.kind}\n".encode()
+    return f"\n# HELP {name} {dialect.help_text(spec.help)}\n# TYPE {name} {spec.kind}".encode()

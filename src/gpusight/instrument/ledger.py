@@ -121,8 +121,10 @@ class Ledger:
             self._count(FAILURE, module, reason)
             cell[FAILED] += 1
         cell[SUM] += latency
-        cell[MIN] = min(cell[MIN], latency)
-        cell[MAX] = max(cell[MAX], latency)
+        if latency < cell[MIN]:  # noqa: PLR1730  (each access counts here)
+            cell[MIN] = latency
+        if latency > cell[MAX]:  # noqa: PLR1730
+            cell[MAX] = latency
         _add_to_slot(cell, at // self.slot_seconds, 1, int(failed), latency, latency, latency)
         cell[BUCKETS + bisect_left(BOUNDS, latency)] += 1
         cell[LAST], cell[AT] = latency, at
@@ -295,8 +297,10 @@ def _add_to_slot(
         cell[slot + SLOT_COUNT] = 0.0  # first, so that a reader in between sees an empty slot
         cell[slot : slot + SLOT_SIZE] = _floats(epoch, 0.0, 0.0, 0.0, math.inf, 0.0)
     cell[slot + SLOT_SUM] += seconds
-    cell[slot + SLOT_MIN] = min(cell[slot + SLOT_MIN], shortest)
-    cell[slot + SLOT_MAX] = max(cell[slot + SLOT_MAX], longest)
+    if shortest < cell[slot + SLOT_MIN]:  # noqa: PLR1730  (each access counts here)
+        cell[slot + SLOT_MIN] = shortest
+    if longest > cell[slot + SLOT_MAX]:  # noqa: PLR1730
+        cell[slot + SLOT_MAX] = longest
     if failed:
         cell[slot + SLOT_FAILED] += failed
     cell[slot + SLOT_COUNT] += executions

@@ -34,6 +34,8 @@ _LOCK = "readers.lock"
 _DEAD_AT_ONCE = 16
 """Dead workers' files that are left lying before they are added up into one."""
 
+_DAMAGED = (ValueError, TypeError, IndexError, struct.error)
+
 Table = dict[Key, list[float]]
 
 
@@ -180,7 +182,7 @@ def _read_all(folder: Path, now: float) -> _Workers:
             continue
         try:
             table, alive = _read_worker(path, now)
-        except (OSError, ValueError, struct.error, IndexError):
+        except (OSError, *_DAMAGED):
             unreadable += 1
             continue
         if alive:

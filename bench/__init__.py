@@ -1,0 +1,1 @@
+"""Side-by-side benchmarks: `make bench`, or `make bench ONLY=name`."""
