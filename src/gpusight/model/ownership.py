@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpusight.model.identity import ContainerRef, HostPid, PodRef
+from gpusight.model.units import Bytes
 
 How = Literal[
     "pod_resources", "dra", "hami_directory", "kubernetes_api", "cgroup", "mig_annotation", "slurm_cgroup", "simulated"
@@ -69,6 +70,45 @@ class PodInfo:
     phase: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAllocation:
+    """A device, or a part of it, that HAMi's scheduler gave to a container."""
+
+    uuid: str
+    kind: str
+    """The vendor's word, such as `NVIDIA`."""
+    memory: Bytes
+    cores: int
+    """Percent of the device's cores."""
+    mig_slot: tuple[int, int] | None = None
+    """Geometry and slot of the `[0-1]` that HAMi up to 2.9 appended to a MIG device's UUID."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigAllocation:
+    """A MIG instance that HAMi (2.10 and later) gave to a container; the last three are None until it exists."""
+
+    container_index: int
+    """Init containers count first."""
+    device_index: int
+    gpu_uuid: str
+    profile: str
+    start: int
+    size: int
+    mig_uuid: str | None = None
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodAllocations:
+    """What the annotations of one pod say. Whoever may edit the pod may write them: to be checked, not trusted."""
+
+    containers: tuple[tuple[DeviceAllocation, ...], ...] = ()
+    """Per container, with empty ones in between; whether init containers are among them depends on HAMi's version."""
+    mig: tuple[MigAllocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,3 +39,24 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         self._now += seconds
         self._monotonic += seconds
+
+
+class ScaledClock:
+    """The machine's clock run at another speed from one moment on: for simulations.
+
+    Processes that are given the same moment (`wall`, `start`: what time.time and time.monotonic said then) agree.
+    """
+
+    def __init__(self, speed: float, wall: float, start: float) -> None:
+        self._speed = speed
+        self._wall = wall
+        self._start = start
+
+    def now(self) -> float:
+        return self._wall + self._elapsed()
+
+    def monotonic(self) -> float:
+        return self._start + self._elapsed()
+
+    def _elapsed(self) -> float:
+        return (time.monotonic() - self._start) * self._speed
