@@ -29,7 +29,7 @@ RunKey = tuple[Any, Any, Any]
 RunRecord = tuple[RunKey, Any, Any, Any, Any, float]
 """(key, size, latency, failed, reason, time): Any is what it says, a program may pass anything."""
 Event = tuple[Any, ...]
-"""(kind, module, reason) counts one; ("set", kind, device or labels, value, time) sets a gauge."""
+"""(kind, module, reason) counts one; ("set", kind, device, value, time) sets a gauge; (DEVICE, name, ...) announces."""
 
 BOUNDS = OPS_DURATION.buckets
 SLOTS = 12
@@ -91,11 +91,6 @@ class Ledger:
         """A copy for reading: run cells with their window reduced to what is still inside it."""
         return {key: reduced(key, cell, now, self.slot_seconds) for key, cell in self._cells.items()}
 
-    def register(self, device: Any) -> tuple[str, str]:
-        """Id and name of a device that the program announces."""
-        self._run_cells.clear()  # what was recorded under a bare name so far goes on under its id
-        return self.devices.register(device)
-
     def adopt_devices(self, other: "Ledger") -> None:
         """Know the devices that the other one knew."""
         self.devices = other.devices
@@ -145,6 +140,8 @@ class Ledger:
             try:
                 if event[0] == "set":
                     self._set(*event[1:])
+                elif event[0] == DEVICE:
+                    self._announce(*event[1:])
                 elif event[0] == ERROR:
                     self.error(*event[1:])
                 else:
@@ -252,6 +249,11 @@ class Ledger:
                 key = (kind, name if self._reasons[kind, name] else OTHER, OTHER)
             self._reasons[kind, name] += key not in self._cells
         self._cell(key, 1)[0] += 1
+
+    def _announce(self, device: Any, backend: Any, available: Any, at: float) -> None:
+        known, name = self.devices.register(device)
+        self._run_cells.clear()  # what was recorded under a bare name so far goes on under its id
+        self._set(DEVICE, (known, name, "" if backend is None else clean(backend)), bool(available), at)
 
     def _set(self, kind: str, where: Any, value: Any, at: float) -> None:
         number = _finite(value)

@@ -2,18 +2,16 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import Literal, Self, TypeVar
 from weakref import WeakSet
 
 from gpusight.exposition.blocks import FamilyBlock
 from gpusight.exposition.text import Renderer
 from gpusight.instrument import page
-from gpusight.instrument.labels import clean
 from gpusight.instrument.ledger import (
     CHECK,
     DEVICE,
@@ -30,7 +28,6 @@ from gpusight.instrument.ledger import (
 )
 from gpusight.model.time import Clock, SystemClock
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _FOLD_AT = 1_000
 """Records that wait at most: small enough to fold in a fraction of a millisecond."""
@@ -52,23 +49,6 @@ class MetricsConfig:
     export_interval: float | timedelta = 15.0
     aggregation_window: float | timedelta = 60.0
     workers_dir: str | os.PathLike[str] | None = None
-
-
-def _guarded(method: Callable[_P, None]) -> Callable[_P, None]:
-    """Whatever goes wrong inside is counted, not raised."""
-
-    @wraps(method)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        try:
-            method(*args, **kwargs)
-        except Exception:
-            _count_internal_error(args[0])
-
-    return call
-
-
-def _count_internal_error(metrics: Any) -> None:
-    metrics._internal_errors += 1  # noqa: SLF001  (the same object)
 
 
 class GpuMetrics:
@@ -211,13 +191,9 @@ class GpuMetrics:
 
     # --- devices and gauges -----------------------------------------------------------------------------------------
 
-    @_guarded
     def set_device_available(self, available: bool, device: str, backend: str | None = None) -> None:
         """Announce a device, `GPU-0:NVIDIA-RTX-4090` or a bare name, and whether the program can use it."""
-        with self._lock:
-            known, name = self._ledger.register(device)
-        labels = (known, name, "" if backend is None else clean(backend))
-        self._event(("set", DEVICE, labels, bool(available), self._monotonic()))
+        self._event((DEVICE, device, backend, available, self._monotonic()))
 
     def set_queue_depth(self, depth: int, device: str | int | None = None) -> None:
         """Operations waiting for the GPU."""
@@ -289,12 +265,12 @@ class GpuMetrics:
 
     def _drain(self) -> None:
         runs, events = self._runs, self._events
+        if events:  # first: they announce the devices that runs name
+            self._ledger.fold_events(_take(events))
         if len(runs) == 1:
             self._ledger.fold_run(runs.pop(0))
         elif runs:
             self._ledger.fold_runs(_take(runs))
-        if events:
-            self._ledger.fold_events(_take(events))
 
 
 def _take(buffer: list[_T]) -> list[_T]:
