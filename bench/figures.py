@@ -48,8 +48,10 @@ class Figure:
 
 
 def write(figures: Iterable[Figure]) -> None:
-    rows = [{**asdict(figure), "ratio": figure.ratio, "met": figure.met} for figure in figures]
-    RESULTS.write_text(json.dumps(rows, indent=2) + "\n")
+    """Figures measured now replace their predecessors; others stay."""
+    known = {row["name"]: row for row in json.loads(RESULTS.read_text())} if RESULTS.exists() else {}
+    known |= {f.name: {**asdict(f), "ratio": f.ratio, "met": f.met} for f in figures}
+    RESULTS.write_text(json.dumps(list(known.values()), indent=2) + "\n")
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -88,8 +88,7 @@ def figures() -> Iterator[Figure]:
 
 def _rendered_anew(page: Page, renderer: Renderer) -> float:
     page.change()
-    blocks = page.blocks()
-    return seconds(lambda: renderer.render(blocks))
+    return seconds(lambda: renderer.render(page.blocks()))
 
 
 def _linearity() -> Figure:

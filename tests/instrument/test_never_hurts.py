@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpusight.instrument import GpuMetrics, MetricsConfig
+from gpusight.instrument import GpuMetrics, MetricsConfig, page
 from gpusight.instrument import metrics as metrics_module
 from gpusight.instrument.ledger import MAX_CELLS
 from tests.instrument.reading import parse, samples, value
@@ -27,7 +27,7 @@ class Hostile:
     def _refuse(self, *args: Any) -> Any:
         raise RuntimeError("no")
 
-    __str__ = __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __hash__ = __len__ = _refuse  # type: ignore[assignment]
+    __str__ = __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __hash__ = __len__ = _refuse
 
 
 def fresh() -> GpuMetrics:
@@ -120,13 +120,21 @@ def test_series_are_bounded_and_totals_stay_right() -> None:
     assert (value(metrics, "gpusight_instrument_errors_total", reason="too_many_series") or 0) > 0
 
 
-def test_an_error_of_our_own_is_counted_and_the_last_page_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_our_own_leaves_a_page_that_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = fresh()
-    good = metrics.export_prometheus()
     with monkeypatch.context() as patch:
-        patch.setattr(metrics_module.page, "blocks", lambda table: 1 / 0)
-        assert metrics.export_prometheus() == good
-    assert value(metrics, "gpusight_instrument_errors_total", reason="internal") == 1
+        patch.setattr(page, "blocks", lambda table: 1 / 0)
+        assert {name for name, _ in samples(metrics)} == {"gpusight_instrument_errors_total"}
+        assert value(metrics, "gpusight_instrument_errors_total", reason="internal") == 2
+    assert value(metrics, "gpu_total_executions") == 0
+
+
+def test_a_page_in_a_signal_handler_does_not_hang_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "_PATIENCE", 0.01)
+    metrics = fresh()
+    with metrics._lock:  # as if the signal had come while this thread folds
+        assert metrics.export_prometheus() == ""
+    assert value(metrics, "gpusight_instrument_errors_total", reason="internal") == 2
 
 
 def test_recording_in_a_signal_handler_while_folding_does_not_deadlock() -> None:
@@ -155,12 +163,14 @@ def test_recording_in_a_signal_handler_while_folding_does_not_deadlock() -> None
     assert value(metrics, "gpu_crypto_executions_total") == 50 * len(handled)
 
 
-def test_a_forked_child_starts_at_zero_and_knows_the_devices() -> None:
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_forked_child_starts_at_zero_and_knows_the_devices(folded: bool) -> None:
     metrics = fresh()
     metrics.set_device_available(True, "GPU-0:A")
+    if folded:
+        metrics.export_prometheus()
     for _ in range(1500):
         metrics.record_crypto_gpu(1, 0.1)
-    metrics.export_prometheus()
     holding, release = threading.Event(), threading.Event()
 
     def hold_the_lock() -> None:

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -174,7 +176,7 @@ def test_rubbish_files_are_counted_and_cost_only_themselves(tmp_path: Path) -> N
     (tmp_path / "6-dir.ops").mkdir()
     (tmp_path / workers._GRAVEYARD).write_text("{")
     assert value(metrics, "gpu_total_executions") == 1
-    assert value(metrics, "gpusight_instrument_errors_total", reason="unreadable_worker") == 6
+    assert value(metrics, "gpusight_instrument_workers", state="unreadable") == 6
 
 
 @given(st.binary(max_size=400), st.integers(0, 300))
@@ -207,3 +209,25 @@ def test_a_page_of_many_workers_equals_the_sum_of_theirs(tmp_path: Path) -> None
     together = samples(shared[0])
     for key in alone[0]:
         assert together[key] == sum(page[key] for page in alone), key
+
+
+def test_a_directory_that_went_away_is_told_and_no_counter_goes_back(tmp_path: Path) -> None:
+    metrics = worker(tmp_path / "workers")
+    metrics.record_crypto_gpu(1, 0.1)
+    shutil.rmtree(tmp_path / "workers")
+    assert {name for name, _ in samples(metrics)} == {"gpusight_instrument_errors_total"}
+    assert [block.spec.name for block in metrics.blocks()] == ["gpusight_instrument_errors_total"]
+
+
+def test_two_workers_pages_agree_at_any_moment(tmp_path: Path) -> None:
+    first, second = (GpuMetrics(MetricsConfig(workers_dir=tmp_path)) for _ in range(2))
+    for count in range(1, 4):
+        first.record_crypto_gpu(1, 0.1)
+        assert value(first, "gpu_total_executions") == value(second, "gpu_total_executions") == count
+
+
+@pytest.mark.parametrize("odd", [b"bytes", 5, "nul\0", object()])
+def test_a_directory_that_is_none_does_not_stop_the_program(odd: Any) -> None:
+    metrics = GpuMetrics(MetricsConfig(export_interval=0, workers_dir=odd))
+    metrics.record_crypto_gpu(1, 0.1)
+    assert value(metrics, "gpu_total_executions") == 1

@@ -142,6 +142,8 @@ class Ledger:
                     self._set(*event[1:])
                 elif event[0] == DEVICE:
                     self._announce(*event[1:])
+                elif event[0] == CHECK:
+                    self._count(CHECK, event[1], "matched" if event[2] else "mismatched")
                 elif event[0] == ERROR:
                     self.error(*event[1:])
                 else:

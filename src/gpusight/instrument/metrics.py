@@ -32,6 +32,9 @@ _T = TypeVar("_T")
 _FOLD_AT = 1_000
 """Records that wait at most: small enough to fold in a fraction of a millisecond."""
 
+_PATIENCE = 1.0
+"""Seconds that a page waits for the records."""
+
 _CRYPTO = ("crypto", None, None)
 _MERKLE = ("merkle", None, None)
 _ZK = ("zk", None, None)
@@ -43,7 +46,8 @@ class MetricsConfig:
 
     `export_interval`: a rendered page is reused for at most this many seconds; 0 renders each time.
     `aggregation_window`: length of the sliding window in seconds.
-    `workers_dir`: a directory shared by the worker processes of one program; each page then shows them all.
+    `workers_dir`: a directory shared by the worker processes of one program; each page then shows them all, and is
+    always rendered afresh.
     """
 
     export_interval: float | timedelta = 15.0
@@ -69,6 +73,7 @@ class GpuMetrics:
     def _start(self) -> None:
         """Begin with empty counts."""
         self._lock = threading.Lock()
+        self._page_lock = threading.RLock()
         self._runs.clear()
         self._events.clear()
         self._fold_at = _FOLD_AT
@@ -79,8 +84,10 @@ class GpuMetrics:
     def _restart_in_child(self) -> None:
         """A forked child is a process of its own: it knows the devices and has done nothing yet."""
         parent = self._ledger
+        announced = [event for event in self._events if event[0] == DEVICE]
         self._start()
         self._ledger.adopt_devices(parent)
+        self._events += announced
 
     def _make_store(self) -> Store:
         if self._workers_dir is None:
@@ -89,13 +96,15 @@ class GpuMetrics:
 
         try:
             store = WorkerFile.create(self._workers_dir, self._window)
-        except OSError:
+        except Exception:
             self._internal_errors += 1
             self._workers_dir = None
             return MemoryStore()
         self._fold_at = 1  # a killed worker loses nothing that it recorded
+        self._export_interval = 0.0  # two workers' pages of different age would make counters go back
         return store
 
+    # The three below are one, written out: a call more would be a third of what recording costs.
     # --- executions -------------------------------------------------------------------------------------------------
 
     def record_crypto_gpu(
@@ -187,7 +196,7 @@ class GpuMetrics:
 
     def record_consistency(self, module: str, matched: bool) -> None:
         """A result of the GPU was compared with the CPU's."""
-        self._event((CHECK, module, "matched" if matched is True else "mismatched" if matched is False else matched))
+        self._event((CHECK, module, matched))
 
     # --- devices and gauges -----------------------------------------------------------------------------------------
 
@@ -214,35 +223,47 @@ class GpuMetrics:
     def export_prometheus(self) -> str:
         """The page in Prometheus' text format 0.0.4, at most `export_interval` old."""
         try:
-            with self._lock:
+            with self._page_lock:
                 return self._export()
         except Exception:
             self._internal_errors += 1
-            return self._page[1] if self._page else ""
+            return ""
 
     def blocks(self) -> list[FamilyBlock]:
-        """The page's families before they become text, always fresh."""
-        with self._lock:
-            return self._blocks()
+        """The page's families before they become text, always fresh; when they cannot be had, what tells of that."""
+        try:
+            table = self._table()
+            return page.blocks(table)
+        except Exception:
+            self._internal_errors += 1
+            return page.health(self._own_table())
 
     def _export(self) -> str:
         now = self._monotonic()
         if self._page is None or now - self._page[0] >= self._export_interval:
-            self._page = (now, self._renderer.render(self._blocks()).decode())
+            self._page = (now, self._renderer.render(self.blocks()).decode())
         return self._page[1]
 
-    def _blocks(self) -> list[FamilyBlock]:
-        self._drain()
-        self._ledger.error("internal", self._internal_errors)
-        self._internal_errors = 0
-        return page.blocks(self._table())
-
     def _table(self) -> page.Table:
+        own = self._own_table()
         if self._workers_dir is None:
-            return self._ledger.table(self._monotonic())
+            return own
         from gpusight.instrument.workers import read_directory  # noqa: PLC0415
 
         return read_directory(self._workers_dir, self._monotonic())
+
+    def _own_table(self) -> page.Table:
+        # Not for ever: a signal handler may have come while this very thread holds the lock.
+        if not self._lock.acquire(timeout=_PATIENCE):
+            raise TimeoutError
+        try:
+            self._drain()
+            self._ledger.error("internal", self._internal_errors)
+            self._internal_errors = 0
+            return self._ledger.table(self._monotonic())
+        finally:
+            self._lock.release()
+            self._fold()  # what came meanwhile and found the lock taken
 
     # --- folding ----------------------------------------------------------------------------------------------------
 
@@ -298,6 +319,7 @@ class Operation:
         self._started = metrics._monotonic()  # noqa: SLF001  (its own operation)
 
     def __enter__(self) -> Self:
+        self._recorded = False
         self._started = self._metrics._monotonic()  # noqa: SLF001
         return self
 

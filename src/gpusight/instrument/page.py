@@ -54,6 +54,11 @@ def blocks(table: Table) -> list[FamilyBlock]:
     ]
 
 
+def health(table: Table) -> list[FamilyBlock]:
+    """What is left to say when the page itself cannot be made."""
+    return list(_own_health(table))
+
+
 def _run(cell: Sequence[float]) -> Run:
     buckets = tuple(int(n) for n in cell[cells.BUCKETS : cells.BUCKETS_END])
     count, failed, seconds, shortest, longest = cell[cells.WINDOW :]
@@ -127,9 +132,8 @@ def _globals(table: Table, runs: Iterable[Run], devices: Mapping[str, tuple[str,
     runs = list(runs)
     executions, failures = sum(r.executions for r in runs), sum(r.failed for r in runs)
     fallbacks = _count(table, cells.FALLBACK)
-    yield FamilyBlock(
-        ops.AVAILABLE, [(d, name) for d, (name, _, _) in devices.items()], [a for _, _, a in devices.values()]
-    )
+    keys = [(device, name or None) for device, (name, _, _) in devices.items()]
+    yield FamilyBlock(ops.AVAILABLE, keys, [available for _, _, available in devices.values()])
     yield _one(ops.TOTAL_EXECUTIONS, executions)
     yield _one(ops.TOTAL_FAILURES, failures)
     yield _one(ops.FAILURE_RATE, _share(failures, executions))
@@ -185,9 +189,8 @@ def _per_device(
     runs: Mapping[Key, Run], devices: Mapping[str, tuple[str, str, int]], window: float | None
 ) -> Iterable[FamilyBlock]:
     work = {device: run for device, run in _by(runs, lambda key: key[1]).items() if device}
-    yield FamilyBlock(
-        ops.DEVICE_INFO, [(d, name, backend) for d, (name, backend, _) in devices.items()], [1] * len(devices)
-    )
+    keys = [(device, name or None, backend or None) for device, (name, backend, _) in devices.items()]
+    yield FamilyBlock(ops.DEVICE_INFO, keys, [1] * len(keys))
     yield _per_module(ops.DEVICE_EXECUTIONS, work, lambda run: run.executions)
     yield _per_module(ops.DEVICE_BUSY_SECONDS, work, lambda run: run.seconds)
     busy = {device: run.window_seconds / window for device, run in work.items()} if window else {}

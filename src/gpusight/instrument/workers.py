@@ -118,8 +118,7 @@ def read_directory(directory: str | os.PathLike[str], now: float) -> Table:
     merged = merge([*workers.living, *workers.dead.values(), workers.buried.table])
     merged[cells.WORKERS, "live"] = [float(len(workers.living))]
     merged[cells.WORKERS, "dead"] = [float(len(workers.dead) + workers.buried.workers)]
-    unreadable = merged.setdefault((cells.ERROR, "unreadable_worker"), [0.0])
-    unreadable[0] += workers.unreadable
+    merged[cells.WORKERS, "unreadable"] = [float(workers.unreadable)]
     return merged
 
 
