@@ -162,7 +162,7 @@ def test_help_of_a_role_shows_flag_default_and_environment(role: Role, capsys: p
         (["nonsense"], "invalid choice: 'nonsense'"),
         (["ops", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["ops", "--web.listen", ":1"], "unrecognized arguments: --web.listen"),
-        (["settings", "--role", "x\n"], r'unknown role "x\n": known are analyze, ops'),
+        (["settings", "--role", "x\n"], r'unknown role "x\n": known are analyze, node, ops'),
         (["ops", "--web.max-requests", "0"], '"0" from flag --web.max-requests is not an integer between 1 and 10000'),
         (["ops"], "setting ops.dir is required"),
     ],

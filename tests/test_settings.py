@@ -39,8 +39,7 @@ def config(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 class TestEverySetting:
     def test_has_a_name_that_is_a_flag_and_a_key(self, setting: Setting) -> None:
-        assert re.fullmatch(r"[a-z]+([.-][a-z]+)*", setting.name)
-        assert not any(other.name.startswith(f"{setting.name}.") for other in SETTINGS), "both a value and a section"
+        assert re.fullmatch(r"[a-z][a-z0-9]*([.-][a-z]+)*", setting.name)
 
     def test_has_its_own_environment_name_first(self, setting: Setting) -> None:
         assert setting.env_names[0] == "GPUSIGHT_" + setting.name.upper().replace(".", "_").replace("-", "_")
@@ -443,3 +442,18 @@ def test_settings_stand_on_errors_and_the_standard_library_only() -> None:
     imported = re.findall(r"^(?:from|import) ([\w.]+)", source, re.MULTILINE)
 
     assert [name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names] == ["gpusight.errors"]
+
+
+def test_a_name_may_be_a_value_and_a_section(config: Path) -> None:
+    config.write_text("simulate: default\nsimulate.speed: 60\n")
+    found = resolve({"config.file": str(config)}, {}, ("node",))
+    assert (found.get("simulate"), found.get("simulate.speed")) == ("default", 60.0)
+
+    config.write_text("simulate:\n  speed: 30\n")
+    found = resolve({"config.file": str(config)}, {}, ("node",))
+    assert (found.get("simulate"), found.get("simulate.speed")) == (None, 30.0)
+
+
+def test_a_repeatable_flag_takes_several_values_at_once() -> None:
+    found = resolve({"collect.sets": ["hami,dcgm", "gpu"]}, {}, ("node",))
+    assert found.get("collect.sets") == ("hami", "dcgm", "gpu")

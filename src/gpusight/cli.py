@@ -125,8 +125,9 @@ def _add_flags(parser: argparse.ArgumentParser, settings: Iterable[Setting], def
 
 
 def _action(setting: Setting) -> Mapping[str, Any]:
-    if setting.type == "bool":
-        return {"nargs": "?", "const": "true", "metavar": "BOOL", "default": argparse.SUPPRESS}
+    if setting.type == "bool" or setting.implied:
+        implied = setting.implied or "true"
+        return {"nargs": "?", "const": implied, "metavar": setting.type.upper(), "default": argparse.SUPPRESS}
     return {
         "action": "append" if setting.repeatable else "store",
         "metavar": "|".join(setting.choices) or setting.type.upper(),

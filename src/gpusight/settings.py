@@ -57,6 +57,8 @@ class Setting:
     required: bool = False
     secret: bool = False
     repeatable: bool = False
+    implied: str = ""
+    """The value of a flag that is given without one."""
     since: str = "0.1.0"
 
     @property
@@ -80,6 +82,7 @@ class Setting:
         return not self.roles or not set(self.roles).isdisjoint(roles)
 
 
+_node = partial(Setting, roles=("node",))
 _analyze = partial(Setting, roles=("analyze",))
 _weight = partial(_analyze, type="float", bounds=(0, 1))
 
@@ -98,9 +101,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "web.max-requests",
         "int",
-        "Requests that are answered at the same time; more are refused.",
+        "Different pages that are made at the same time; further scrapes are refused.",
         default="40",
         bounds=(1, 10_000),
+    ),
+    Setting(
+        "web.openmetrics",
+        "bool",
+        "Offer OpenMetrics too, which has to append `_total` to the names of counters that lack it.",
+        default="true",
     ),
     Setting("config.file", "path", "YAML file with settings; its keys are setting names, nested or dotted."),
     Setting("data.dir", "path", "Directory for what a role keeps from one run to the next."),
@@ -125,6 +134,85 @@ SETTINGS: tuple[Setting, ...] = (
         "Directory where the worker processes of the measured program keep their metric files.",
         roles=("ops",),
         required=True,
+    ),
+    _node("node.name", "str", "Name of this node; by default the machine's host name.", env=("NODE_NAME",)),
+    _node("cluster.name", "str", "Name of the cluster that this node belongs to."),
+    _node(
+        "simulate",
+        "str",
+        "Simulated GPUs instead of real ones: the name of a built-in fleet, or a YAML file.",
+        implied="default",
+    ),
+    _node(
+        "simulate.speed",
+        "float",
+        "How many times faster than real time the simulation runs.",
+        default="1",
+        bounds=(0.01, 10_000),
+    ),
+    _node(
+        "simulate.control",
+        "path",
+        "File with faults for the simulated GPUs; it is re-read when it changes.",
+    ),
+    _node(
+        "hami.dialect",
+        "choice",
+        "Generation of HAMi's metric names; may be repeated, as long as no two give one name different labels.",
+        default="seed,v2.10",
+        choices=("seed", "v2.8", "v2.9", "v2.10"),
+        repeatable=True,
+    ),
+    _node(
+        "hami.value-labels",
+        "bool",
+        "Expose the HAMi family whose labels hold measured sizes: each change starts a new series.",
+        default="true",
+    ),
+    _node(
+        "collect.sets",
+        "choice",
+        "Sets of metrics to expose; may be repeated.",
+        default="hami,dcgm,gpu,containers,health",
+        choices=("hami", "dcgm", "gpu", "containers", "processes", "health"),
+        repeatable=True,
+    ),
+    _node(
+        "collect.interval",
+        "duration",
+        "Longest time between two readings of the GPUs when nobody scrapes.",
+        default="15s",
+        bounds=(1, 3600),
+    ),
+    _node(
+        "nvml.timeout",
+        "duration",
+        "Time a reading waits for a GPU that does not answer.",
+        default="400ms",
+        bounds=(0.05, 60),
+    ),
+    _node(
+        "vgpu.dir",
+        "path",
+        "Directory with one sub-directory per container that libvgpu serves.",
+        default="/usr/local/vgpu/containers",
+    ),
+    _node("path.procfs", "path", "Where the host's /proc is mounted.", default="/proc"),
+    _node("path.pod-logs", "path", "Where the kubelet keeps the pods' logs: their names.", default="/var/log/pods"),
+    _node(
+        "kubelet.socket",
+        "path",
+        "The kubelet's pod-resources socket.",
+        default="/var/lib/kubelet/pod-resources/kubelet.sock",
+    ),
+    _node(
+        "k8s.watch-pods",
+        "bool",
+        "Watch this node's pods at the Kubernetes API: more names and MIG annotations, at the API server's cost.",
+        default="false",
+    ),
+    _node(
+        "k8s.kubeconfig", "path", "kubeconfig file; without one the service account of the pod.", env=("KUBECONFIG",)
     ),
     # The names and defaults below are those of the GPU utilization monitor that the role analyze succeeds.
     _analyze(
@@ -359,10 +447,11 @@ def resolve(
 
 
 def _from_flag(setting: Setting, argv_values: Flags) -> _Given | None:
-    written = argv_values.get(setting.name)
-    if written is None:
+    value = argv_values.get(setting.name)
+    if value is None:
         return None
-    return _Given((written,) if isinstance(written, str) else tuple(written), f"flag {setting.flag}")
+    texts = (value,) if isinstance(value, str) else value
+    return _Given(tuple(part for text in texts for part in _split(setting, text)), f"flag {setting.flag}")
 
 
 def _from_environment(setting: Setting, environ: Mapping[str, str]) -> _Given | None:

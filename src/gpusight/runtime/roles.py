@@ -25,6 +25,8 @@ class Role:
     listen: str
     targets: tuple[str, ...] = ("/metrics",)
     page: str = ""
+    openmetrics: bool = True
+    """Off where the page has names that OpenMetrics would change and that people's rules rely on."""
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -33,7 +35,7 @@ class Role:
     @property
     def defaults(self) -> Mapping[str, str]:
         """Defaults that differ from role to role, as `resolve` takes them."""
-        return {"web.listen-address": self.listen}
+        return {"web.listen-address": self.listen, "web.openmetrics": str(self.openmetrics).lower()}
 
     def load(self) -> Run:
         """The function that runs the role until it is told to stop and returns the exit code."""
@@ -50,5 +52,6 @@ ROLES: tuple[Role, ...] = (
         build="gpusight.runtime.ops:run",
         extra="node",
         listen=":9090",
+        openmetrics=False,
     ),
 )
