@@ -140,6 +140,11 @@ def test_the_content_type_is_one_that_we_speak(accept: str, dialect: Dialect) ->
     assert header(answer, "Vary") == "Accept, Accept-Encoding"
 
 
+def test_openmetrics_can_be_withheld() -> None:
+    answer = ask(endpoint(openmetrics=False), accept=PROMETHEUS_2_42)
+    assert header(answer, "Content-Type") == TEXT.content_type
+
+
 def test_openmetrics_2_is_not_echoed() -> None:
     answer = ask(endpoint(), accept="application/openmetrics-text;version=2.0.0")
     assert header(answer, "Content-Type") == "text/plain; version=0.0.4; charset=utf-8"

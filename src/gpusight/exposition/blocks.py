@@ -57,8 +57,16 @@ def group(items: Iterable[Sample | FamilyBlock]) -> list[FamilyBlock]:
 def _merge(spec: FamilySpec, members: Sequence[FamilyBlock | Sample]) -> FamilyBlock:
     if len(members) == 1 and isinstance(members[0], FamilyBlock):
         return members[0]
-    blocks = [m if isinstance(m, FamilyBlock) else FamilyBlock(spec, (m.labels,), (m.value,)) for m in members]
-    return FamilyBlock(spec, chain.from_iterable(b.keys for b in blocks), chain.from_iterable(b.values for b in blocks))
+    keys: list[LabelValues] = []
+    values: list[Value] = []
+    for member in members:
+        if isinstance(member, Sample):
+            keys.append(member.labels)
+            values.append(member.value)
+        else:
+            keys.extend(member.keys)
+            values.extend(member.values)
+    return FamilyBlock(spec, keys, values)
 
 
 def check(block: FamilyBlock) -> None:

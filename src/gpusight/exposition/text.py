@@ -15,9 +15,8 @@ from gpusight.exposition.blocks import FamilyBlock, Histogram, LabelValues, Numb
 _STRETCH = 2048
 """Series rendered and remembered together: small enough for little peak memory, large enough for C speed."""
 
-_NEEDS_ESCAPE = re.compile('[\\\\"\n\0\ud800-\udfff]')
+_NEEDS_ESCAPE = re.compile('[\\\\"\n\ud800-\udfff]')
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
-_NUL_SIGN = "\u2400"
 _PLAIN_TYPES = {int, float}
 
 
@@ -94,14 +93,13 @@ def format_number(value: Number) -> str:
 def escape(value: str) -> str:
     """A label value as it stands between the quotes.
 
-    Prometheus' parser takes NUL for the end of input and accepts UTF-8 only: NUL becomes its picture U+2400, and code
-    points that UTF-8 cannot carry are spelled out.
+    Code points that UTF-8 cannot carry are spelled out.
     """
     if not _NEEDS_ESCAPE.search(value):
         return value
     if _NOT_UTF8.search(value):
         value = value.encode("utf-8", "backslashreplace").decode("utf-8")
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", _NUL_SIGN)
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def encode(blocks: Iterable[FamilyBlock], *, dialect: Dialect = TEXT, headers_for: Sequence[FamilySpec] = ()) -> bytes:
