@@ -1,0 +1,1 @@
+"""The world to typed snapshots, one module or package per source. No metric names here."""
