@@ -60,7 +60,7 @@ docs: $(VENV) ## Write the generated docs anew
 lock: ## Write requirements/*.txt anew from pyproject.toml (newest versions: delete them first)
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && "$(PYTHON)" -m venv "$$tools" && \
 	"$$tools/bin/pip" --disable-pip-version-check --quiet install uv && \
-	"$$tools/bin/uv" $(LOCK) --extra node pyproject.toml --output-file requirements/runtime.txt && \
+	"$$tools/bin/uv" $(LOCK) --extra all pyproject.toml --output-file requirements/runtime.txt && \
 	"$$tools/bin/uv" $(LOCK) --extra dev pyproject.toml --output-file requirements/dev.txt
 
 .PHONY: clean

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from gpusight.errors import MissingExtra
 
 EXTRAS: Mapping[str, Mapping[str, str]] = {
-    "node": {"h11": "h11", "pyyaml": "yaml", "bcrypt": "bcrypt", "nvidia-ml-py": "pynvml"},
+    "node": {"h11": "h11", "h2": "h2", "pyyaml": "yaml", "bcrypt": "bcrypt", "nvidia-ml-py": "pynvml"},
+    "k8s": {"msgspec": "msgspec", "pyyaml": "yaml"},
 }
 """Extra -> distribution as pyproject.toml names it -> the module that it brings."""
 

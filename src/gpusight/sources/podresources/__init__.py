@@ -1,0 +1,1 @@
+"""Which container the kubelet gave which device, from its pod-resources socket."""
