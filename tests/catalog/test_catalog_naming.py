@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from gpusight.catalog import allocation, labels, ops, own, sharing, utilization, vgpu
+from gpusight.catalog import allocation, dcgm, hardware, labels, ops, own, sharing, utilization, vgpu
 from gpusight.catalog.all import FAMILIES, TOPICS
 from gpusight.catalog.docs import ORIGINS, RULES
 from gpusight.catalog.spec import FamilySpec, Label
@@ -17,20 +17,26 @@ SUFFIX_OF_UNIT = {
     "timestamp": "_timestamp_seconds",
     "ratio": "_ratio",
     "watts": "_watts",
+    "joules": "_joules",
+    "hertz": "_hertz",
+    "celsius": "_celsius",
+    "bytes per second": "_bytes_per_second",
     "info": "_info",
     "milliseconds": "_ms",
     "percent": "_percent",
     "mebibytes": "_mb",
     "megahertz": "_mhz",
+    "millijoules": "_mj",
 }
-NOT_BASE = {"milliseconds", "percent", "mebibytes", "megahertz"}
-WITHOUT_SUFFIX = {"boolean", "count", "score", "bitmap", "quota units"}
+NOT_BASE = {"milliseconds", "percent", "mebibytes", "megahertz", "millijoules"}
+WITHOUT_SUFFIX = {"boolean", "count", "score", "bitmap", "quota units", "level", "code"}
 RESERVED_SUFFIXES = ("_count", "_sum", "_bucket")
 TARGET_LABELS = {"instance", "job", "cluster", "region", "zone", "env", "service", "type"}
 MEASURED_LABELS = {
     *("devicecores", "sharedcontainers", "devicememorylimit", "context", "data", "offset", "limit"),
     *("device_cores", "shared_containers", "device_memory_limit", "context_size", "module_size", "buffer_size"),
 }
+TYPE_IN_NAME = re.compile(r"_(counter|gauge|histogram|summary)(_|$)", re.IGNORECASE)
 SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
@@ -47,6 +53,7 @@ CHECKS: dict[str, Callable[[FamilySpec], bool]] = {
     "counter-suffix": lambda spec: spec.name.endswith("_total") != (spec.kind == "counter"),
     "unit-suffix": _misses_unit,
     "base-unit": lambda spec: spec.unit in NOT_BASE,
+    "type-in-name": lambda spec: bool(TYPE_IN_NAME.search(spec.name)),
     "reserved-suffix": lambda spec: spec.name.endswith(RESERVED_SUFFIXES),
     "target-label": lambda spec: bool(TARGET_LABELS & set(spec.label_names)),
     "measured-label": lambda spec: bool(MEASURED_LABELS & set(spec.label_names)),
@@ -127,7 +134,7 @@ def test_origin_is_described(spec: FamilySpec) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [ops, vgpu, allocation, utilization, sharing, own], ids=lambda module: module.__name__
+    "module", [ops, vgpu, hardware, dcgm, allocation, utilization, sharing, own], ids=lambda module: module.__name__
 )
 def test_no_declared_family_is_forgotten(module: ModuleType) -> None:
     declared = {name: spec for name, spec in vars(module).items() if isinstance(spec, FamilySpec)}
@@ -155,6 +162,9 @@ def test_each_topic_has_its_endpoint() -> None:
     assert {topic: {spec.endpoint for spec in families} for topic, families in TOPICS.items()} == {
         "ops": {"ops"},
         "vgpu": {"node"},
+        "hardware": {"node"},
+        "dcgm": {"node"},
+        "node_health": {"node"},
         "allocation": {"cluster"},
         "utilization": {"analyze"},
         "sharing": {"share"},

@@ -28,6 +28,7 @@ RULES_OF_FINDINGS = {
     "snake_case": "snake-case",
     'counter metrics should have "_total" suffix': "counter-suffix",
     "abbreviated units": "base-unit",
+    "should not include type": "type-in-name",
     'should not have "_count" suffix': "reserved-suffix",
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from gpusight.catalog import allocation, hami, ops, own, sharing, utilization, vgpu
+from gpusight.catalog import allocation, dcgm, hami, hardware, ops, own, sharing, utilization, vgpu
 from gpusight.catalog.spec import FamilySpec
 
 ONLY = "all"
@@ -13,6 +13,9 @@ ONLY = "all"
 DIALECTS: dict[str, dict[str, tuple[FamilySpec, ...]]] = {
     "ops": {ONLY: ops.FAMILIES},
     "vgpu": vgpu.DIALECTS | {f"{name} legacy": hami.present(group) for name, group in vgpu.LEGACY.items()},
+    "hardware": {ONLY: hardware.FAMILIES},
+    "dcgm": {ONLY: dcgm.FAMILIES},
+    "node_health": {ONLY: own.NODE_HEALTH},
     "allocation": allocation.DIALECTS
     | {f"{name} legacy": hami.present(group) for name, group in allocation.LEGACY.items()},
     "utilization": {ONLY: utilization.FAMILIES},

@@ -15,6 +15,7 @@ RULES: dict[str, str] = {
     "counter-suffix": "A counter's name ends in `_total`, and no other name does.",
     "unit-suffix": "A name ends in its unit, such as `_bytes`, `_seconds` or `_ratio`, and in no other unit.",
     "base-unit": "Values are in base units: bytes, seconds, ratios from 0 to 1.",
+    "type-in-name": "A name does not say its kind, such as `_counter`.",
     "reserved-suffix": "`_count`, `_sum` and `_bucket` belong to histograms.",
     "target-label": "Labels that describe scrape targets, such as `job`, `zone` or `type`, are left to Prometheus.",
     "measured-label": "A label does not carry a measurement, because every new value starts a new series.",
@@ -27,6 +28,7 @@ ORIGINS: dict[str, str] = {
     "hami-monitor": "HAMi's vGPU monitor (seed 001)",
     "gpu-oour": "gpu-oour (seeds 002 and 003)",
     "nvshare": "nvshare's metrics fork (seed 004)",
+    "dcgm": "NVIDIA's dcgm-exporter",
     "gpusight": "gpusight",
 }
 
@@ -39,8 +41,9 @@ class _Topic(NamedTuple):
 
 
 _HAMI_DIALECTS = (
-    "HAMi changed names and labels from version to version, and one dialect is exposed at a time. `seed` is the table"
-    " of the seed document. A dialect named legacy is what its version adds when old names are asked for."
+    "HAMi changed names and labels from version to version. Dialects without a name in common can be exposed together,"
+    " such as `seed` and `v2.10`. `seed` is the table of the seed document. A dialect named legacy is what its version"
+    " adds when old names are asked for."
 )
 _SHARING_DIALECTS = (
     "`fork-v2` is the version that the seed document tests, `fork-v3` has more, and `designed` is what the fork's"
@@ -59,6 +62,26 @@ _ABOUT: dict[str, _Topic] = {
         "`gpusight node`, port 9394",
         "Readings of the driver and of HAMi's library inside containers.",
         _HAMI_DIALECTS,
+    ),
+    "hardware": _Topic(
+        "A node's GPUs and who uses them",
+        "`gpusight node`, port 9394",
+        "Readings of the driver in base units, and every container's share of them. A GPU's series have the labels"
+        " `uuid` and `gpu` only; `gpusight_gpu_info` has the rest. What cannot be read is absent, never 0. For every"
+        " GPU the containers' `gpusight_container_gpu_utilization_ratio`, `gpusight_gpu_unattributed_ratio` and"
+        " `gpusight_gpu_idle_ratio` make 1.",
+    ),
+    "dcgm": _Topic(
+        "A node's GPUs in dcgm-exporter's names",
+        "`gpusight node`, port 9394",
+        "For dashboards and rules written for dcgm-exporter up to 4.8. A GPU has one row, or in MIG mode one row per"
+        " GPU instance where each has a reading of its own; never both. The row names the pod that holds the GPU or"
+        " instance alone, and none if it is shared: `gpusight_container_gpu_utilization_ratio` has the shares then.",
+    ),
+    "node_health": _Topic(
+        "How the reading of a node goes",
+        "`gpusight node`, port 9394",
+        "Whether the driver, the GPUs and HAMi's files could be read, and what found no owner.",
     ),
     "allocation": _Topic(
         "What the cluster handed out",

@@ -17,7 +17,7 @@ INSTRUMENT_ERROR_REASON = Label(
     "reason",
     "What was wrong: `bad_latency`, `bad_size`, `bad_value`, `too_many_series`, `no_space`, `serve` or `internal`.",
 )
-WORKER_STATE = Label("state", "`live` or `dead`.")
+WORKER_STATE = Label("state", "`live`, `dead`, or `unreadable`: a file that could not be read.")
 
 # Where a workload runs.
 
@@ -116,6 +116,72 @@ MESSAGE_TYPE = Label("type", "Message of the wire protocol, for example `REGISTE
 ACL_ERROR = Label("acl_error", "Error code of the Ascend library; 2147483647 collects codes beyond a fixed number.")
 QUOTA_SOURCE = Label("source", "Where the quota was set: `annotation`, `env`, `default` or `none`.")
 
+# The hardware of a node.
+
+UUID = Label("uuid", "UUID of the GPU: the label to join on.")
+GPU = Label("gpu", "Number of the GPU on its node; may change when the machine restarts.")
+NAME = Label("name", "Model of the GPU as the driver names it.")
+BRAND = Label("brand", "Product line of the GPU; left out where the driver does not tell.")
+PCI_BUS_ID = Label("pci_bus_id", "Place of the GPU on the PCI bus; left out where the driver does not tell.")
+SERIAL = Label("serial", "Serial number of the board; left out where the driver does not tell.")
+DRIVER_VERSION = Label("driver_version", "Version of the NVIDIA driver.")
+CUDA_VERSION = Label("cuda_version", "Newest version of CUDA that the driver supports.")
+FAN = Label("fan", "Number of the fan on its GPU.")
+ECC_KIND = Label("kind", "`corrected` or `uncorrected`.")
+ECC_SPAN = Label("span", "Since when: `volatile` the driver's start, `aggregate` the board's first day.")
+ROW_KIND = Label("kind", "Kind of the errors that the rows had: `correctable` or `uncorrectable`.")
+LINK = Label("link", "Number of the NVLink on its GPU.")
+LINK_ERROR = Label("kind", "Kind of error: `replay`, `recovery` or `crc`.")
+THROTTLE_REASON = Label(
+    "reason",
+    "What holds the clocks down: `gpu_idle`, `applications_clocks`, `sw_power_cap`, `hw_slowdown`, `sync_boost`,"
+    " `sw_thermal`, `hw_thermal`, `hw_power_brake`, `display_clocks` or `other`.",
+)
+XID = Label("xid", "Code of the error in NVIDIA's list of XIDs.")
+HOW = Label(
+    "how",
+    "How we know: `pod_resources`, `dra`, `hami_directory`, `kubernetes_api`, `cgroup`, `mig_annotation`,"
+    " `slurm_cgroup` or `simulated`.",
+)
+PID = Label("pid", "Process id on the host, never the one inside a container.")
+SLURM_JOB = Label("slurm_job", "Id of the Slurm job; left out for other processes.")
+
+# The same in dcgm-exporter's spelling.
+
+DCGM_UUID = Label("UUID", UUID.meaning)
+DCGM_DEVICE = Label("device", "`nvidia` and the number of the GPU, for example `nvidia0`.")
+DCGM_MODEL_NAME = Label("modelName", NAME.meaning)
+DCGM_HOSTNAME = Label("Hostname", "Name of the node.")
+GPU_I_PROFILE = Label("GPU_I_PROFILE", "MIG profile, for example `1g.5gb`; only on rows of a MIG instance.")
+GPU_I_ID = Label("GPU_I_ID", "GPU instance id; only on rows of a MIG instance.")
+SOLE_CONTAINER = Label("container", "Name of the container that alone holds the GPU; left out if shared or free.")
+SOLE_NAMESPACE = Label("namespace", "Namespace of the pod that alone holds the GPU; left out if shared or free.")
+SOLE_POD = Label("pod", "Name of the pod that alone holds the GPU; left out if shared or free.")
+
+# How the reading of a node goes.
+
+DOWN_REASON = Label(
+    "reason",
+    "Why it cannot be read: `blocked`, `lost`, `reset_required`, `no_permission`, `bad_identity` or `error`; empty if"
+    " it can.",
+)
+NVML_REASON = Label(
+    "reason",
+    "Why it gives nothing: `no_library`, `no_driver`, `version_mismatch`, `no_permission`, `blocked`, `crashed` or"
+    " `error`; empty while it works.",
+)
+REGION_PROBLEM = Label(
+    "reason",
+    "What is wrong: `truncated`, `wrong_size`, `bad_magic`, `not_ready`, `unknown_version`, `not_a_file`, `link`,"
+    " `unreadable`, `corrupt`, `over_limit` or `bad_directory_name`.",
+)
+MATCH_STATE = Label("state", "`matched` to a pod or `unmatched`.")
+JOIN_FAILURE = Label(
+    "reason",
+    "Why nobody was found: `no_kubelet_socket`, `unknown_pod_uid`, `unknown_device_id`, `no_cgroup`, `process_gone`,"
+    " `not_in_a_pod`, `unsupported_device_id`, `ambiguous` or `no_processes`.",
+)
+
 # The program itself.
 
 PYTHON_VERSION = Label("python_version", "Version of the Python interpreter.")
@@ -123,3 +189,6 @@ ROLE = Label("role", "What this process does: `ops`, `node`, `cluster`, `share` 
 COLLECTOR = Label("collector", "The part that collects one topic of metrics, for example `vgpu`.")
 DROP_REASON = Label("reason", "Why the series was left out: `duplicate`.")
 REJECT_REASON = Label("reason", "Why the scrape was refused: `busy`, `timeout`, `auth` or `connections`.")
+
+FIELD = Label("field", "The field of a reading, in our own words.")
+CHILD_FAILURE = Label("failure", "`crashed`, `hung`, `killed` or `abandoned`: it could not be killed.")

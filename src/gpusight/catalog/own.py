@@ -1,4 +1,4 @@
-"""What every process of ours says of itself."""
+"""What every process of ours says of itself, and what a node's says of its reading."""
 
 from functools import partial
 
@@ -78,3 +78,107 @@ FAMILIES: tuple[FamilySpec, ...] = (
     WEB_CONFIG_RELOAD_SUCCESS,
     WEB_CONFIG_LAST_RELOAD,
 )
+
+# How the reading of a node goes: the role `node` only.
+
+_node = partial(FamilySpec, kind="gauge", origin="gpusight", endpoint="node")
+
+NVML_UP = _node(
+    name="gpusight_nvml_up",
+    unit="boolean",
+    labels=(label.NVML_REASON,),
+    help="Whether NVIDIA's management library works on this node: 1 yes, 0 no.",
+    how_to_read="At 0 no GPU can be read; what HAMi's containers use is still shown.",
+)
+DEVICE_UP = _node(
+    name="gpusight_device_up",
+    unit="boolean",
+    labels=(label.UUID, label.GPU, label.DOWN_REASON),
+    help="Whether the GPU can be read: 1 yes, 0 no.",
+    how_to_read="At 0 all its readings are absent. `lost` fell off the bus; `blocked` does not answer. `uuid` is left"
+    " out if it could never be read.",
+)
+VGPU_DIRECTORY_PRESENT = _node(
+    name="gpusight_vgpu_directory_present",
+    unit="boolean",
+    help="Whether HAMi's directory of containers is there: 1 yes, 0 no.",
+    how_to_read="At 0 HAMi does not run here, or its directory is not mounted.",
+)
+VGPU_LAST_SCAN = _node(
+    name="gpusight_vgpu_last_scan_timestamp_seconds",
+    unit="timestamp",
+    help="When HAMi's directory of containers was last read, in seconds since the Unix epoch.",
+    how_to_read="time() less this value is the age of what containers use.",
+)
+VGPU_CONTAINERS = _node(
+    name="gpusight_vgpu_containers",
+    unit="count",
+    labels=(label.MATCH_STATE,),
+    help="Containers that have a directory of HAMi's.",
+    how_to_read="What an unmatched one uses is not shown. Normal for a while after a pod's end.",
+)
+VGPU_REGION_PROBLEMS = _node(
+    name="gpusight_vgpu_region_problems",
+    unit="count",
+    labels=(label.REGION_PROBLEM,),
+    help="Containers' shared files that could not be read at the last scan.",
+    how_to_read="What those containers use is not shown. `unknown_version` may mean that HAMi is too new.",
+)
+VGPU_TORN_REGIONS = _node(
+    name="gpusight_vgpu_torn_regions",
+    unit="count",
+    help="Containers' shared files that changed while they were read, several times over.",
+    how_to_read="Their numbers may be a little off at this instant.",
+)
+JOIN_FAILURES = _node(
+    name="gpusight_join_failures",
+    unit="count",
+    labels=(label.JOIN_FAILURE,),
+    help="Devices, processes and directories that could not be given an owner, at the last reading.",
+    how_to_read="A gauge: how many there are now. Programs outside of pods count as `not_in_a_pod`, which is no fault.",
+)
+
+NVML_IMPLAUSIBLE = FamilySpec(
+    name="gpusight_nvml_implausible_values_total",
+    kind="counter",
+    unit="count",
+    labels=(label.FIELD,),
+    help="Numbers of the driver that cannot be true and were left out, by what they should tell.",
+    origin="gpusight",
+    endpoint="node",
+    how_to_read="Such a number is absent, never corrected. A driver that gives many is worth an upgrade.",
+)
+NVML_CHILDREN = FamilySpec(
+    name="gpusight_nvml_children",
+    kind="gauge",
+    unit="count",
+    help="Processes of ours that have the driver open: 1 as a rule, at most 3.",
+    origin="gpusight",
+    endpoint="node",
+    how_to_read="Above 1 for long: a process hangs in the driver and cannot be killed; look for XIDs and a lost GPU.",
+)
+NVML_CHILD_FAILURES = FamilySpec(
+    name="gpusight_nvml_child_failures_total",
+    kind="counter",
+    unit="count",
+    labels=(label.CHILD_FAILURE,),
+    help="Processes that had the driver open and came to a bad end, by how.",
+    origin="gpusight",
+    endpoint="node",
+    how_to_read="Each costs the readings of a few seconds; the agent goes on.",
+)
+
+NODE_HEALTH: tuple[FamilySpec, ...] = (
+    NVML_UP,
+    DEVICE_UP,
+    VGPU_DIRECTORY_PRESENT,
+    VGPU_LAST_SCAN,
+    VGPU_CONTAINERS,
+    VGPU_REGION_PROBLEMS,
+    VGPU_TORN_REGIONS,
+    JOIN_FAILURES,
+    NVML_IMPLAUSIBLE,
+    NVML_CHILDREN,
+    NVML_CHILD_FAILURES,
+)
+"""Beside these the role `node` shows SIMULATED."""

@@ -1,6 +1,6 @@
 """What a metric family is: the declaration that docs, encoders, rules, dashboards and tests share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -45,7 +45,7 @@ class FamilySpec:
     how_to_read: str = ""
     waivers: tuple[Waiver, ...] = ()
     buckets: tuple[float, ...] = ()
+    label_names: tuple[str, ...] = field(init=False)
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(label.name for label in self.labels)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label_names", tuple(label.name for label in self.labels))

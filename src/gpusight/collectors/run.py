@@ -1,4 +1,4 @@
-"""Run collectors side by side, each in a thread of its own, isolated and timed.
+"""Run collectors off the event loop, isolated and timed.
 
 One that raises, hangs or returns rubbish costs its own series only: the page says so and shows the others.
 """
@@ -6,6 +6,7 @@ One that raises, hangs or returns rubbish costs its own series only: the page sa
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from gpusight.exposition.endpoint import Scrape, ScrapeRequest, UnknownCollector
 from gpusight.model.time import Clock
 
 _log = logging.getLogger("gpusight.collectors")
+_TURN = 0.02
+"""Seconds after which the others no longer wait for a collector to end."""
 
 
 class Collector(Protocol):
@@ -52,14 +55,18 @@ class _Runner:
     last_success: float | None = None
     last_error: str = ""
 
-    async def run(self, within: float) -> Outcome:
-        """The outcome of a run that starts now, or of the one under way; one already given up on is not waited for."""
-        if self.under_way is None or self.under_way.done():
-            self.started, self.overdue = self.clock.monotonic(), False
-            self.under_way = _in_thread(self.collector, self.clock)
-        if not self.overdue:
-            await asyncio.wait([self.under_way], timeout=within)
-        outcome = self.under_way.result() if self.under_way.done() else self._give_up()
+    def begin(self) -> bool:
+        """Get ready for a run, unless the last one has not ended yet."""
+        if self.under_way is not None and not self.under_way.done():
+            return False
+        self.started, self.overdue = self.clock.monotonic(), False
+        self.under_way = asyncio.get_running_loop().create_future()
+        return True
+
+    def outcome(self) -> Outcome:
+        """Of the run that ended in time, or of one that is given up now; what comes later is old and not taken."""
+        ended = self.under_way is not None and self.under_way.done() and not self.overdue
+        outcome = self.under_way.result() if self.under_way is not None and ended else self._give_up()
         self._remember(outcome)
         return outcome
 
@@ -87,7 +94,9 @@ class CollectorSet:
     async def gather(self, request: ScrapeRequest) -> Scrape:
         """One scrape: what the asked collectors have to say, and how each of them did."""
         chosen = self._chosen(request.collectors)
-        outcomes = await asyncio.gather(*(runner.run(request.timeout) for runner in chosen))
+        crew = _Crew([runner for runner in chosen if runner.begin()])
+        await crew.work([r.under_way for r in chosen if r.under_way and not r.overdue], request.timeout)
+        outcomes = [runner.outcome() for runner in chosen]
         blocks = [block for outcome in outcomes for block in outcome.blocks]
         return Scrape(group([*blocks, *_health(chosen, outcomes)]))
 
@@ -98,23 +107,46 @@ class CollectorSet:
         return [runner for name, runner in self._runners.items() if not names or name in names]
 
 
-def _in_thread(collector: Collector, clock: Clock) -> "asyncio.Future[Outcome]":
-    """A daemon thread per run, not a pool: a pool's hung thread would keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Outcome] = loop.create_future()
+class _Crew:
+    """Works through the collectors of one scrape in one thread, and in one more each time that the last seems stuck.
 
-    def run() -> None:
-        outcome = _collect(collector, clock)
+    Daemon threads, not a pool: a pool's hung thread would keep the process from ending. And as few as will do: threads
+    that fight for the interpreter cost more than the work.
+    """
+
+    def __init__(self, runners: Iterable[_Runner]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting = deque(runners)
+        self._ended: deque[tuple[asyncio.Future[Outcome], Outcome]] = deque()
+
+    async def work(self, runs: Iterable["asyncio.Future[Outcome]"], within: float) -> None:
+        """Until all these runs have ended or the time is up."""
+        until = self._loop.time() + within
+        while pending := [run for run in runs if not run.done()]:
+            left = until - self._loop.time()
+            if left <= 0:
+                return
+            if self._waiting:
+                threading.Thread(target=self._run, name="collectors", daemon=True).start()
+            await asyncio.wait(pending, timeout=min(left, _TURN) if self._waiting else left)
+            self._tell()
+
+    def _run(self) -> None:
+        while self._waiting:
+            try:
+                runner = self._waiting.popleft()
+            except IndexError:  # another thread was faster
+                break
+            if runner.under_way is not None:
+                self._ended.append((runner.under_way, _collect(runner.collector, runner.clock)))
         with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(_settle, future, outcome)
+            self._loop.call_soon_threadsafe(self._tell)
 
-    threading.Thread(target=run, name=f"collector-{collector.name}", daemon=True).start()
-    return future
-
-
-def _settle(future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
+    def _tell(self) -> None:
+        while self._ended:
+            future, outcome = self._ended.popleft()
+            if not future.done():
+                future.set_result(outcome)
 
 
 def _collect(collector: Collector, clock: Clock) -> Outcome:
@@ -128,8 +160,9 @@ def _collect(collector: Collector, clock: Clock) -> Outcome:
 
 def _checked(collect: Callable[[], Iterable[Sample | FamilyBlock]]) -> list[FamilyBlock]:
     items = list(collect())
-    if odd := next((item for item in items if not isinstance(item, Sample | FamilyBlock)), None):
-        raise Rubbish(f"returned a {type(odd).__name__} where samples were due")
+    odd = set(map(type, items)) - {Sample, FamilyBlock}
+    if odd:
+        raise Rubbish(f"returned {', '.join(sorted(kind.__name__ for kind in odd))} where samples were due")
     blocks = group(items)
     for block in blocks:
         check(block)
