@@ -445,13 +445,13 @@ def test_settings_stand_on_errors_and_the_standard_library_only() -> None:
 
 
 def test_a_name_may_be_a_value_and_a_section(config: Path) -> None:
-    config.write_text("simulate: default\nsimulate.speed: 60\n")
+    config.write_text("simulate: default\nsimulate.control: /faults.yaml\n")
     found = resolve({"config.file": str(config)}, {}, ("node",))
-    assert (found.get("simulate"), found.get("simulate.speed")) == ("default", 60.0)
+    assert (found.get("simulate"), found.get("simulate.control")) == ("default", Path("/faults.yaml"))
 
-    config.write_text("simulate:\n  speed: 30\n")
+    config.write_text("simulate:\n  control: /faults.yaml\n")
     found = resolve({"config.file": str(config)}, {}, ("node",))
-    assert (found.get("simulate"), found.get("simulate.speed")) == (None, 30.0)
+    assert (found.get("simulate"), found.get("simulate.control")) == (None, Path("/faults.yaml"))
 
 
 def test_a_repeatable_flag_takes_several_values_at_once() -> None:

@@ -144,13 +144,6 @@ SETTINGS: tuple[Setting, ...] = (
         implied="default",
     ),
     _node(
-        "simulate.speed",
-        "float",
-        "How many times faster than real time the simulation runs.",
-        default="1",
-        bounds=(0.01, 10_000),
-    ),
-    _node(
         "simulate.control",
         "path",
         "File with faults for the simulated GPUs; it is re-read when it changes.",
@@ -183,6 +176,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Longest time between two readings of the GPUs when nobody scrapes.",
         default="15s",
         bounds=(1, 3600),
+    ),
+    _node(
+        "collect.max-age",
+        "duration",
+        "Age up to which a reading serves further scrapes, too.",
+        default="1s",
+        bounds=(0.1, 60),
     ),
     _node(
         "nvml.timeout",

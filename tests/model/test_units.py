@@ -15,6 +15,6 @@ def test_bytes_survive_a_trip_through_mib(value: int) -> None:
 def test_known_values() -> None:
     assert units.mib_to_bytes(MiB(16384)) == 17179869184
     assert units.percent_to_ratio(Percent(25)) == 0.25
-    assert units.ratio_to_percent(Ratio(0.25)) == 25
+    assert units.ratio_to_percent(Ratio(0.25)) == Percent(25.0)
     assert units.seconds_to_ms(Seconds(0.0028)) == 2.8
     assert units.ms_to_seconds(Milliseconds(2.8)) == 0.0028

@@ -14,8 +14,11 @@ from gpusight.settings import resolve
 each_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
 
-def test_ops_is_the_only_role_so_far() -> None:
-    assert [(role.name, role.extra, role.listen) for role in ROLES] == [("ops", "node", ":9090")]
+def test_the_roles_that_exist() -> None:
+    assert [(role.name, role.extra, role.listen) for role in ROLES] == [
+        ("node", "node", ":9394"),
+        ("ops", "node", ":9090"),
+    ]
 
 
 @each_role

@@ -47,6 +47,13 @@ class Role:
 
 ROLES: tuple[Role, ...] = (
     Role(
+        name="node",
+        help="Expose this machine's GPUs, and what containers and processes use of them",
+        build="gpusight.runtime.node:run",
+        extra="node",
+        listen=":9394",
+    ),
+    Role(
         name="ops",
         help="Serve the merged operation metrics of a program's worker processes",
         build="gpusight.runtime.ops:run",
