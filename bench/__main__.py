@@ -4,13 +4,14 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from bench import node, record, render, startup
+from bench import node, record, render, slow_clients, startup
 from bench.figures import RESULTS, Figure, write
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "record": record.figures,
     "render": render.figures,
     "startup": startup.figures,
+    "slow_clients": slow_clients.figures,
     "node": node.figures,
 }
 

@@ -5,7 +5,7 @@ never finishes it, and comes back as soon as it is closed. Meanwhile the honest 
 With --tls it is the first message of a handshake that they never finish; with --tls-stalled they send it at once, which
 costs the server far more, and say nothing after it.
 
-    python bench/slow_clients.py [--connections 5000] [--seconds 20] [--series 2000] [--tls | --tls-stalled]
+    python -m bench.slow_clients [--connections 5000] [--seconds 20] [--series 2000] [--tls | --tls-stalled]
 """
 
 import argparse
@@ -17,11 +17,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
+from bench.figures import Figure
 from gpusight.catalog.spec import FamilySpec, Label
 from gpusight.exposition.blocks import FamilyBlock
 from gpusight.exposition.endpoint import Endpoint, Scrape, ScrapeRequest
@@ -184,7 +186,23 @@ def percentile(times: list[float], part: float) -> float:
     return sorted(times)[min(int(len(times) * part), len(times) - 1)] * 1000
 
 
-def bench(port: int, pid: int, options: argparse.Namespace, context: ssl.SSLContext | None) -> str:
+class Result(NamedTuple):
+    """What came out: seconds of scrapes (infinite: failed), MiB, seconds that slow connections lived."""
+
+    kind: str
+    held: int
+    calm: list[float]
+    times: list[float]
+    before: float
+    most: float
+    lives: list[float]
+
+    @property
+    def failed(self) -> int:
+        return self.times.count(float("inf"))
+
+
+def attacked(port: int, pid: int, options: argparse.Namespace, context: ssl.SSLContext | None) -> Result:
     calm, before = asyncio.run(measure(port, pid, 2, context))
     hello = client_hello()
     kind, first, more = "plain", HEAD, b"a"
@@ -197,14 +215,28 @@ def bench(port: int, pid: int, options: argparse.Namespace, context: ssl.SSLCont
         times, most = asyncio.run(measure(port, pid, options.seconds, context))
         attack.send("stop")
         lives = attack.recv() or [float("nan")]
-    failed = times.count(float("inf"))
+    return Result(kind, held, calm, times, before, most, lives)
+
+
+def described(result: Result, options: argparse.Namespace) -> str:
+    times, calm = result.times, result.calm
     return (
-        f"slow_clients: {held} open ({kind}), {options.seconds:g} s, {len(times)} scrapes, "
-        f"{failed} failed; p50 {percentile(times, 0.5):.1f} ms, p99 {percentile(times, 0.99):.1f} ms, "
+        f"slow_clients: {result.held} open ({result.kind}), {options.seconds:g} s, {len(times)} scrapes, "
+        f"{result.failed} failed; p50 {percentile(times, 0.5):.1f} ms, p99 {percentile(times, 0.99):.1f} ms, "
         f"max {percentile(times, 1):.1f} ms (calm p50 {percentile(calm, 0.5):.1f}, p99 {percentile(calm, 0.99):.1f}); "
-        f"RSS +{most - before:.1f} MiB over {before:.1f}; "
-        f"slow ones closed after {statistics.median(lives):.1f} s (median), {max(lives):.1f} s (max)"
+        f"RSS +{result.most - result.before:.1f} MiB over {result.before:.1f}; slow ones closed after "
+        f"{statistics.median(result.lives):.1f} s (median), {max(result.lives):.1f} s (max)"
     )
+
+
+def figures() -> Iterator[Figure]:
+    options = parse([])
+    with child(run_server, options.series, "") as (server, pid):
+        result = attacked(server.recv(), pid, options, None)
+    yield Figure("slow_clients_scrape_p99", percentile(result.times, 0.99), "ms", ("<=", 250))
+    yield Figure("slow_clients_failed_scrapes", result.failed, "scrapes", ("==", 0))
+    yield Figure("slow_clients_memory_growth", result.most - result.before, "MiB", ("<=", 64))
+    yield Figure("slow_clients_closed_after", max(result.lives), "s", ("<=", 6))
 
 
 @contextmanager
@@ -233,18 +265,22 @@ def tls_files(directory: Path) -> tuple[str, ssl.SSLContext]:
     return str(config), ssl.create_default_context(cafile=authority.cert)
 
 
-def main() -> None:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--series", type=int, default=2000)
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--tls-stalled", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
     with tempfile.TemporaryDirectory() as directory:
         config, context = tls_files(Path(directory)) if options.tls or options.tls_stalled else ("", None)
         with child(run_server, options.series, config) as (server, pid):
-            print(bench(server.recv(), pid, options, context))
+            print(described(attacked(server.recv(), pid, options, context), options))
 
 
 if __name__ == "__main__":

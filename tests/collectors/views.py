@@ -279,6 +279,7 @@ def a_rich_view() -> NodeView:
         ),
         pods=(a_pod("busy"), a_pod("new")),
         allocations={"uid-new": allocated(((UUID, 4 * GIB),))},
+        other_exporters=("dcgm-exporter",),
         nvml=NvmlHealth(1, {"crashed": 2, "hung": 0}, {"power_watts": 3}),
         totals=Totals(
             {(UUID, 13): XidTotal(2, THEN), (GpuUuid("GPU-lost"), 79): XidTotal(1, THEN + 5)},

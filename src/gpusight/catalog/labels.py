@@ -192,3 +192,4 @@ REJECT_REASON = Label("reason", "Why the scrape was refused: `busy`, `timeout`, 
 
 FIELD = Label("field", "The field of a reading, in our own words.")
 CHILD_FAILURE = Label("failure", "`crashed`, `hung`, `killed` or `abandoned`: it could not be killed.")
+EXPORTER = Label("exporter", "`dcgm-exporter`, `hami-vgpu-monitor`, `nvidia_gpu_exporter` or `nvitop-exporter`.")

@@ -168,6 +168,18 @@ NVML_CHILD_FAILURES = FamilySpec(
     how_to_read="Each costs the readings of a few seconds; the agent goes on.",
 )
 
+OTHER_EXPORTER = FamilySpec(
+    name="gpusight_other_exporter",
+    kind="gauge",
+    unit="boolean",
+    labels=(label.EXPORTER,),
+    help="Another exporter that runs on this host, always 1.",
+    origin="gpusight",
+    endpoint="node",
+    how_to_read="Beside dcgm-exporter or HAMi's monitor each GPU has its series twice, from two jobs: sums double."
+    " Switch the other one off, or our set: --collect.sets without dcgm or hami.",
+)
+
 NODE_HEALTH: tuple[FamilySpec, ...] = (
     NVML_UP,
     DEVICE_UP,
@@ -180,5 +192,6 @@ NODE_HEALTH: tuple[FamilySpec, ...] = (
     NVML_IMPLAUSIBLE,
     NVML_CHILDREN,
     NVML_CHILD_FAILURES,
+    OTHER_EXPORTER,
 )
 """Beside these the role `node` shows SIMULATED."""

@@ -35,6 +35,8 @@ def collect(view: NodeView) -> Iterator[Sample]:
         yield from _nvml(view.nvml)
     if view.vgpu is not None:
         yield from _vgpu(view, view.vgpu)
+    for exporter in view.other_exporters:
+        yield Sample(catalog.OTHER_EXPORTER, (exporter,), 1)
     failures = Counter[str](unjoined.reason for unjoined in view.ownership.unjoined)
     yield from _by_reason(catalog.JOIN_FAILURES, get_args(JoinFailure), failures)
 

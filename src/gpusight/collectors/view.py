@@ -66,6 +66,7 @@ class NodeView:
     """What HAMi's annotations on the pods say, by pod UID."""
     totals: Totals = field(default_factory=Totals)
     nvml: NvmlHealth | None = None
+    other_exporters: Sequence[str] = ()
     is_simulated: bool = False
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What several collectors work out from the same view: worked out once."""

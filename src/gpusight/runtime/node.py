@@ -20,6 +20,7 @@ from gpusight.model.time import Clock, SystemClock
 from gpusight.runtime.exporter import run_exporter
 from gpusight.runtime.node_view import NodeWatch, Sources, Ticker
 from gpusight.settings import Settings
+from gpusight.sources.neighbours import find_exporters
 from gpusight.sources.nvml.supervisor import Deadlines, NvmlSource, child_command
 from gpusight.sources.podlogs import PodLogs
 from gpusight.sources.podresources.source import KubeletReading, PodResources
@@ -30,6 +31,7 @@ _log = logging.getLogger("gpusight.node")
 _GRANTS_EVERY = 5.0
 """Seconds between two questions to the kubelet: grants change when pods come and go."""
 _OWNERS_EVERY = 10.0
+_NEIGHBOURS_EVERY = 300.0
 _OPENING = 5.0
 """Seconds that NVML may take to open before the agent goes on without."""
 _T = TypeVar("_T")
@@ -101,7 +103,9 @@ def _sources(
 ) -> Sources:
     owners = KnownProcesses(Processes(places.procfs), clock)
     vgpu = VgpuSource(places.vgpu, clock)
-    return Sources(_patient_at_first(nvml.read), vgpu.read, grants, pods, owners.read, lambda: _health(nvml))
+    neighbours = cached(lambda: find_exporters(places.procfs), _NEIGHBOURS_EVERY, clock)
+    hardware = _patient_at_first(nvml.read)
+    return Sources(hardware, vgpu.read, grants, pods, owners.read, lambda: _health(nvml), neighbours)
 
 
 def _health(nvml: NvmlSource) -> NvmlHealth:

@@ -42,6 +42,7 @@ class Sources:
     pods: Callable[[], Sequence[PodInfo]]
     processes: Callable[[Sequence[HostPid], float], ProcessesReading]
     nvml_health: Callable[[], NvmlHealth] | None = None
+    other_exporters: Callable[[], Sequence[str]] | None = None
 
 
 class NodeWatch:
@@ -101,10 +102,17 @@ class NodeWatch:
             pods=pods,
             allocations=allocations.of_pod,
             nvml=self._tried("nvml", self._sources.nvml_health) if self._sources.nvml_health else None,
+            other_exporters=self._neighbours(),
             is_simulated=self._is_simulated,
         )
         totals = accumulate(previous.totals if previous else view.totals, previous, view)
         return replace(view, totals=totals)
+
+    def _neighbours(self) -> Sequence[str]:
+        found = self._tried("other exporters", self._sources.other_exporters) if self._sources.other_exporters else ()
+        for name in found or ():
+            self._complain(f"other exporter {name}", "it publishes these GPUs too, so that sums over both count twice")
+        return found or ()
 
     def _allocations(self, pods: Sequence[PodInfo]) -> AllocationsReading:
         """What the pods' annotations say; decoded once while the pods stay the same."""
