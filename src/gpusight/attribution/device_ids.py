@@ -12,6 +12,7 @@ nvidia0/gi3, nvidia0/gi3/vgpu1   GKE: GPU instance 3 of /dev/nvidia0
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Plugin = Literal["nvidia", "hami", "nvshare", "gke"]
@@ -47,6 +48,7 @@ _SPELLINGS: tuple[tuple[Plugin, str], ...] = (
 )
 
 
+@lru_cache(maxsize=4096)
 def parse_device_id(text: str) -> DeviceId | None:
     """None for an id that is not in the table."""
     for plugin, pattern in _SPELLINGS:

@@ -25,6 +25,13 @@ Grants = Mapping[tuple[str, str], tuple[Grant, ...]]
 
 def find_grants(view: NodeView) -> Grants:
     """The grants of all pods that still hold them."""
+    if "grants" not in view.memo:
+        view.memo["grants"] = _find_grants(view)
+    found: Grants = view.memo["grants"]
+    return found
+
+
+def _find_grants(view: NodeView) -> Grants:
     return {
         (pod.ref.uid, container): tuple(_grants(devices))
         for pod in view.pods

@@ -213,11 +213,14 @@ LINK_ERRORS: Sequence[tuple[str, Callable[[NvLink], int | None]]] = (
 
 
 def _nvlinks(device: _Device) -> Iterator[Sample]:
+    of_device = device.key
     for link in device.gpu.nvlinks:
-        key = (*device.key, str(link.link))
+        key = (*of_device, str(link.link))
         yield Sample(catalog.NVLINK_UP, key, int(link.is_active))
         for kind, read in LINK_ERRORS:
-            yield from _known(catalog.NVLINK_ERRORS, (*key, kind), read(link))
+            errors = read(link)
+            if errors is not None:
+                yield Sample(catalog.NVLINK_ERRORS, (*key, kind), errors)
 
 
 # MIG: one row per MIG device, readings per GPU instance.
