@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from gpusight.cli import _parser
 from gpusight.instrument import GpuMetrics, MetricsConfig, serve
+from gpusight.simulate.spec import parse_faults, parse_spec
 from tests.support.net import free_port
 from tests.support.process import running, wait_for_http
 
 ROOT = Path(__file__).parents[1]
 README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
 GUIDE, QUICKSTART = ROOT / "docs" / "instrument.md", ROOT / "docs" / "quickstart.md"
+NODE = ROOT / "docs" / "node.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -172,6 +175,26 @@ def test_the_readme_ops_command_serves(tmp_path: Path) -> None:
         wait_for_http(f"http://127.0.0.1:{port}/-/ready", process)
 
 
+def test_every_node_command_of_the_readme_serves(tmp_path: Path) -> None:
+    shown = [command for command, _ in commands(README) if "gpusight node" in command]
+    assert any("--simulate" in command for command in shown)
+    for number, command in enumerate(shown):
+        port = free_port()
+        words = re.sub(r" --web\.listen-address \S+", "", command).split()[1:]
+        program = str(Path(sys.executable).with_name("gpusight"))
+        address = ["--web.listen-address", f"127.0.0.1:{port}"]
+        with running([program, *words, *address], tmp_path / f"log-{number}") as process:
+            wait_for_http(f"http://127.0.0.1:{port}/-/ready", process)
+
+
+def test_the_fleet_of_the_node_guide_can_be_simulated() -> None:
+    [fleet] = [block for block in blocks(NODE, "yaml") if "workloads:" in block.text]
+    [faults] = [block for block in blocks(NODE, "yaml") if block.text.startswith("- {kind: block")]
+
+    assert len(parse_spec(yaml.safe_load(fleet.text), "docs/node.md").workloads) == 4
+    assert len(parse_faults(yaml.safe_load(faults.text), "docs/node.md")) == 3
+
+
 def test_make_help_lists_what_the_pages_name() -> None:
     listed = set(re.findall(r"make (\w+)", _output("make", "help")))
     named = {
@@ -186,7 +209,7 @@ def test_make_help_lists_what_the_pages_name() -> None:
 @each_page
 def test_every_command_shown_exists(page: Path) -> None:
     for command, _ in commands(page):
-        words = shlex.split(command)
+        words = [word for word in shlex.split(command) if not re.match(r"GPUSIGHT_\w+=", word)]
         program = words[0].removeprefix(".venv/bin/")
         if program == "gpusight":
             _parser().parse_args(words[1:])
@@ -209,7 +232,8 @@ def _runs_what_there_is(words: list[str]) -> bool:
     if words[1] == "-c":
         return bool(compile(words[2], "example", "exec"))
     if words[1] == "-m":
-        return (ROOT / words[2].replace(".", "/")).exists()
+        module = ROOT / words[2].replace(".", "/")
+        return module.exists() or module.with_suffix(".py").exists()
     return (ROOT / words[1]).exists()
 
 

@@ -159,7 +159,7 @@ SETTINGS: tuple[Setting, ...] = (
     _node(
         "hami.value-labels",
         "bool",
-        "Expose the HAMi family whose labels hold measured sizes: each change starts a new series.",
+        "Fill the labels of HAMi's that hold measured sizes: each change starts a new series.",
         default="true",
     ),
     _node(

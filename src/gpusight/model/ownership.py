@@ -7,7 +7,7 @@ from gpusight.model.identity import ContainerRef, HostPid, PodRef
 from gpusight.model.units import Bytes
 
 How = Literal[
-    "pod_resources", "dra", "hami_directory", "kubernetes_api", "cgroup", "mig_annotation", "slurm_cgroup", "simulated"
+    "pod_resources", "dra", "hami_directory", "kubernetes_api", "cgroup", "mig_annotation"
 ]
 """How a join was made."""
 
@@ -59,7 +59,7 @@ class ProcessOwner:
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """A pod of this node, from the API watch or the kubelet's log directories (then without containers)."""
+    """A pod of this node, from the API watch or the kubelet's log directories."""
 
     ref: PodRef
     containers: tuple[str, ...] = ()

@@ -27,6 +27,8 @@ class Grants(Protocol):
     @property
     def is_up(self) -> bool: ...
     @property
+    def detail(self) -> str: ...
+    @property
     def devices(self) -> tuple[DeviceGrant, ...]: ...
     @property
     def claims(self) -> tuple[ClaimGrant, ...]: ...
@@ -79,6 +81,8 @@ class NodeWatch:
         hardware = self._tried("nvml", self._sources.hardware)
         vgpu = self._tried("vgpu", self._sources.vgpu)
         grants = self._tried("kubelet", self._sources.grants)
+        if grants is not None and not grants.is_up:
+            self._complain("kubelet", f"it does not say who holds which GPU: {grants.detail}")
         pods = self._tried("pods", self._sources.pods) or ()
         processes = self._owners_of_processes(hardware)
         allocations = self._allocations(pods)

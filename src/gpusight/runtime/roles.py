@@ -52,6 +52,7 @@ ROLES: tuple[Role, ...] = (
         build="gpusight.runtime.node:run",
         extra="node",
         listen=":9394",
+        openmetrics=False,
     ),
     Role(
         name="ops",
