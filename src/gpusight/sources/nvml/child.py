@@ -1,15 +1,17 @@
 """The process that alone opens NVML: `python -m gpusight.sources.nvml.child`, started by the supervisor.
 
-It answers sweeps on its standard input, a socket, and ends when that ends. Each device is read by a thread of its own,
-so that a call that never returns costs its own device only; the main thread calls nothing that can block. It imports
-as little as it can: what it costs in memory comes on top of the agent.
+It answers sweeps on its standard input, a socket, and ends when that ends. Devices are read in a thread; one that does
+not answer at once keeps that thread to itself, so that a call that never returns costs its own device only. The main
+thread calls nothing that can block. It imports as little as it can: what it costs in memory comes on top of the agent.
 """
 
 import ctypes
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -25,7 +27,7 @@ from gpusight.sources.nvml.xid import XidLog, XidWatcher
 
 _COUNT_SECONDS: Final = 0.05
 _TURN_SECONDS: Final = 0.02
-"""A device has the interpreter to itself for so long before the next starts: threads that fight for it cost more."""
+"""A device that keeps the others waiting for longer gets the thread for itself, and they another one."""
 _LEAVE_SECONDS: Final = 1.0
 _PR_SET_PDEATHSIG: Final = 1
 _M_ARENA_MAX: Final = -8
@@ -41,26 +43,22 @@ class Done(NamedTuple):
 
 
 class Worker:
-    """One device's thread. Everything but `_run` belongs to the main thread."""
+    """One device. Everything but `read` belongs to the main thread."""
 
-    def __init__(self, index: int, clock: Clock, periods: Periods, done: "SimpleQueue[Done]") -> None:
+    def __init__(self, index: int, clock: Clock, periods: Periods) -> None:
         self.index = index
         self.busy_since: float | None = None
         self.handle: Any = None
         """Of the device that was last read without trouble."""
         self._reader = DeviceReader(index, clock, periods)
         self._clock = clock
-        self._done = done
-        self._jobs: SimpleQueue[int] = SimpleQueue()
-        Thread(target=self._run, name=f"gpu-{index}", daemon=True).start()
 
     @property
     def uuid(self) -> GpuUuid | None:
         return self._reader.device.uuid if self._reader.device else None
 
-    def start(self, sweep: int) -> None:
+    def start(self) -> None:
         self.busy_since = self._clock.now()
-        self._jobs.put(sweep)
 
     def finish(self, result: object) -> None:
         self.busy_since = None
@@ -72,11 +70,8 @@ class Worker:
         since = self.busy_since or self._clock.now()
         return DeviceDown(self.index, "blocked", since, self.uuid, device.name if device else None)
 
-    def _run(self) -> None:
-        while True:
-            sweep = self._jobs.get()
-            result = self._read()
-            self._done.put(Done(sweep, self.index, result, self._reader.take_implausible()))
+    def read(self, sweep: int) -> Done:
+        return Done(sweep, self.index, self._read(), self._reader.take_implausible())
 
     def _read(self) -> GpuReading | DeviceDown | BackendFailed:
         try:
@@ -86,6 +81,52 @@ class Worker:
         except Exception as error:
             print(f"gpusight: GPU {self.index} cannot be read: {error!r}", file=sys.stderr)
             return DeviceDown(self.index, "error", self._clock.now(), self.uuid)
+
+
+class Crew:
+    """The threads that read: one after the other as long as devices answer at once, one more for each that does not.
+
+    Threads that fight for the interpreter cost more than what they do, so most of the time a single one works, and it
+    rings only when it has nothing left to do.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Worker, int]] = SimpleQueue()
+        self._done: deque[Done] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._hands = 0
+
+    @property
+    def is_behind(self) -> bool:
+        return not self._jobs.empty()
+
+    def put(self, worker: Worker, sweep: int) -> None:
+        worker.start()
+        self._jobs.put((worker, sweep))
+
+    def hire(self) -> None:
+        """One more thread. It stays: at most as many as there are devices ever get stuck at once."""
+        self._hands += 1
+        Thread(target=self._work, name=f"reader-{self._hands}", daemon=True).start()
+
+    def take(self) -> Done | None:
+        return self._done.popleft() if self._done else None
+
+    def wait(self, seconds: float) -> None:
+        """Until the bell rings, or no longer than that."""
+        with suppress(Empty):
+            self._bell.get(timeout=max(seconds, 0.0))
+
+    @property
+    def has_hands(self) -> bool:
+        return self._hands > 0
+
+    def _work(self) -> None:
+        while True:
+            worker, sweep = self._jobs.get()
+            self._done.append(worker.read(sweep))
+            if self._jobs.empty():
+                self._bell.put(None)
 
 
 class Backend:
@@ -154,7 +195,7 @@ class Child:
         self._clock = clock
         self._periods = periods
         self._is_simulated = is_simulated
-        self._done: SimpleQueue[Done] = SimpleQueue()
+        self._crew = Crew()
         self._workers: list[Worker] = []
         self._implausible: dict[str, int] = {}
         self._xids = XidLog()
@@ -183,39 +224,37 @@ class Child:
     def _roster(self) -> list[Worker]:
         count = self._backend.recount()
         while len(self._workers) < count:
-            self._workers.append(Worker(len(self._workers), self._clock, self._periods, self._done))
+            self._workers.append(Worker(len(self._workers), self._clock, self._periods))
         return self._workers[:count]
 
     def _sweep(self, number: int, roster: list[Worker], deadline: float) -> list[Any]:
         """What the devices say, in their order; one that is busy since an earlier sweep is not waited for again."""
         results: dict[int, Any] = {}
         started = [worker for worker in roster if worker.busy_since is None]
-        for count, worker in enumerate(started, 1):
-            worker.start(number)
-            self._gather(number, results, count, min(deadline, monotonic() + _TURN_SECONDS))
-        self._gather(number, results, len(started), deadline)
+        for worker in started:
+            self._crew.put(worker, number)
+        if not self._crew.has_hands:
+            self._crew.hire()
+        while len(results) < len(started) and (left := deadline - monotonic()) > 0:
+            self._crew.wait(min(left, _TURN_SECONDS) if self._crew.is_behind else left)
+            news = dict(self._news(number))
+            results |= news
+            if not news and self._crew.is_behind:
+                self._crew.hire()
         return [results.get(worker.index) or worker.blocked() for worker in roster]
 
-    def _gather(self, number: int, results: dict[int, Any], enough: int, until: float) -> None:
-        while len(results) < enough and (left := until - monotonic()) > 0:
-            done = self._next_done(left)
-            if done and done.sweep == number:
-                results[done.gpu] = done.result
-
-    def _next_done(self, within: float) -> Done | None:
-        try:
-            done = self._done.get(timeout=within)
-        except Empty:
-            return None
-        self._workers[done.gpu].finish(done.result)
-        for field, count in done.implausible.items():
-            self._implausible[field] = self._implausible.get(field, 0) + count
-        return done
+    def _news(self, number: int) -> Iterator[tuple[int, Any]]:
+        """Results of this sweep. What came after its own sweep was answered is not news any more."""
+        while done := self._crew.take():
+            self._workers[done.gpu].finish(done.result)
+            for field, count in done.implausible.items():
+                self._implausible[field] = self._implausible.get(field, 0) + count
+            if done.sweep == number:
+                yield done.gpu, done.result
 
     def _take_late(self) -> None:
-        """What came after its sweep was answered is not news any more."""
-        while not self._done.empty():
-            self._next_done(0)
+        for _ in self._news(-1):
+            pass
 
     def _listen(self) -> None:
         if self._watcher is None:
