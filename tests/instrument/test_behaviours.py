@@ -1,5 +1,6 @@
 """The ten behaviours that the SuperVM report pins, and what the issue adds to them."""
 
+import asyncio
 import math
 import threading
 from datetime import timedelta
@@ -283,3 +284,23 @@ class TestDevices:
         metrics.record_consistency("merkle", 0)  # type: ignore[arg-type]  # numpy's own booleans, say
         assert value(metrics, "gpusight_ops_consistency_checks_total", module="merkle", result="matched") == 1
         assert value(metrics, "gpusight_ops_consistency_checks_total", module="merkle", result="mismatched") == 1
+
+
+def test_operations_of_many_tasks_at_once() -> None:
+    metrics = fresh()
+
+    async def work(number: int) -> None:
+        with metrics.operation("render", size=number, device="GPU-0") as op:
+            await asyncio.sleep(0.001)
+            if number % 4 == 0:
+                op.fall_back("timeout")
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(work(number)) for number in range(200)]
+        forever = asyncio.create_task(work(1))
+        forever.cancel()
+        await asyncio.gather(*tasks, forever, return_exceptions=True)
+
+    asyncio.run(main())
+    assert value(metrics, "gpusight_ops_executions_total", module="render", device="GPU-0") == 200
+    assert value(metrics, "gpusight_ops_cpu_fallbacks_total", module="render", reason="timeout") == 50
