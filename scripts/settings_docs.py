@@ -37,8 +37,8 @@ gpusight: setting threshold: "abc" from environment THRESHOLD is not an integer 
 ```
 
 Durations are seconds (`300`) or a number with `ms`, `s`, `m`, `h` or `d`. Booleans are `true`/`false`, `yes`/`no`,
-`on`/`off` or `1`/`0`. A setting that may be repeated takes several flags, a YAML list, or a list with commas in the
-environment. Secrets have no flag, because a process list shows flags; they are masked wherever settings are shown. So
+`on`/`off` or `1`/`0`. A setting that may be repeated takes several flags, a YAML list, or a list with commas
+anywhere. Secrets have no flag, because a process list shows flags; they are masked wherever settings are shown. So
 are user and password in an address.
 """
 

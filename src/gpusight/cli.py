@@ -60,7 +60,7 @@ def _show_settings(role: str | None, form: str, flags: Mapping[str, Any], enviro
         raise UsageError(f'unknown role "{role}": known are {", ".join(known)}')
     roles = known if role is None else [role]
     defaults = _ROLES[role].defaults if role is not None and role in _ROLES else {}
-    settings = resolve(flags, environ, roles, defaults, complete=role is not None)
+    settings = resolve(flags, environ, roles, defaults, complete=False)
     _write(f"{_as_json(settings) if form == 'json' else _as_table(settings)}\n")
     return 0
 

@@ -48,7 +48,7 @@ class MissingExtra(GpusightError):  # noqa: N818 - it names what is missing, as 
     exit_code = 3
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs optional packages: pip install 'gpusight[{extra}]'")
+        super().__init__(f"{what} needs optional packages: pip install 'gpusight[{extra}]', in a clone '.[{extra}]'")
         self.extra = extra
 
 

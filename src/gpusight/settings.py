@@ -109,7 +109,6 @@ SETTINGS: tuple[Setting, ...] = (
         "web.openmetrics",
         "bool",
         "Offer OpenMetrics too, which has to append `_total` to the names of counters that lack it.",
-        default="true",
     ),
     Setting("config.file", "path", "YAML file with settings; its keys are setting names, nested or dotted."),
     Setting("data.dir", "path", "Directory for what a role keeps from one run to the next."),
@@ -212,7 +211,7 @@ SETTINGS: tuple[Setting, ...] = (
         default="false",
     ),
     _node(
-        "k8s.kubeconfig", "path", "kubeconfig file; without one the service account of the pod.", env=("KUBECONFIG",)
+        "k8s.kubeconfig", "path", "kubeconfig file; without it $KUBECONFIG, the pod's service account, ~/.kube/config."
     ),
     # The names and defaults below are those of the GPU utilization monitor that the role analyze succeeds.
     _analyze(

@@ -28,5 +28,5 @@ def test_what_cannot_be_found_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(extras, "find_spec", lambda module: None if module == "yaml" else object())
 
     assert extras.missing("node") == ("pyyaml",)
-    with pytest.raises(MissingExtra, match=r"^the role ops needs optional packages: pip install 'gpusight\[node\]'$"):
+    with pytest.raises(MissingExtra, match=r"^the role ops needs optional packages: pip install 'gpusight\[node\]'"):
         extras.require("the role ops", "node")

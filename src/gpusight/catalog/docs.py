@@ -141,7 +141,10 @@ def _index() -> str:
     return _paragraphs(
         _MARK,
         "# Metrics",
-        "Every metric family that gpusight exposes, by the part that exposes it.",
+        "Every metric family that gpusight knows, by the part that exposes it; parts that are not in this version are"
+        " listed so that their names are fixed. `promtool check metrics` parses every page and exits with 3: it"
+        " dislikes names that others gave (HAMi's capitals, the guide's milliseconds, counters without `_total`). Each"
+        " such name has its waiver here.",
         _table(("topic", "exposed by", "families"), map(_topic_row, TOPICS)),
         "## Where they come from",
         "The documents that the product grew from, and how many families each describes.",

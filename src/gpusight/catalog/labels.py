@@ -140,8 +140,7 @@ THROTTLE_REASON = Label(
 XID = Label("xid", "Code of the error in NVIDIA's list of XIDs.")
 HOW = Label(
     "how",
-    "How we know: `pod_resources`, `dra`, `hami_directory`, `kubernetes_api`, `cgroup` or"
-    " `mig_annotation`.",
+    "How we know: `pod_resources`, `dra`, `hami_directory`, `kubernetes_api`, `cgroup` or `mig_annotation`.",
 )
 PID = Label("pid", "Process id on the host, never the one inside a container.")
 SLURM_JOB = Label("slurm_job", "Id of the Slurm job; left out for other processes.")

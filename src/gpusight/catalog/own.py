@@ -52,7 +52,8 @@ SCRAPES_REJECTED = _counter(
     name="gpusight_scrapes_rejected_total",
     labels=(label.REJECT_REASON,),
     help="Scrapes that were refused.",
-    how_to_read="`busy`, `connections`: too many scrapers. `timeout`: collecting is too slow. `auth`: wrong password.",
+    how_to_read="`busy`, `connections`: too many scrapers. `timeout`: collecting is too slow. "
+    " `auth`: no or wrong credentials.",
 )
 WEB_CONFIG_RELOAD_SUCCESS = _gauge(
     name="gpusight_web_config_reload_success",

@@ -96,7 +96,11 @@ class GpuMetrics:
 
         try:
             store = WorkerFile.create(self._workers_dir, self._window)
-        except Exception:
+        except Exception as error:
+            import logging  # noqa: PLC0415  (not before it is needed)
+
+            message = "the workers' directory %r cannot be used (%s): this process counts for itself alone"
+            logging.getLogger("gpusight.instrument").warning(message, self._workers_dir, error)
             self._internal_errors += 1
             self._workers_dir = None
             return MemoryStore()

@@ -6,9 +6,7 @@ from typing import Literal
 from gpusight.model.identity import ContainerRef, HostPid, PodRef
 from gpusight.model.units import Bytes
 
-How = Literal[
-    "pod_resources", "dra", "hami_directory", "kubernetes_api", "cgroup", "mig_annotation"
-]
+How = Literal["pod_resources", "dra", "hami_directory", "kubernetes_api", "cgroup", "mig_annotation"]
 """How a join was made."""
 
 JoinFailure = Literal[

@@ -42,6 +42,9 @@ def run_exporter(
         return asyncio.run(_run(role, title, [*collectors, BuildInfo(role)], settings, notes))
     except (ListenError, WebConfigError) as error:
         raise StartError(str(error)) from error
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # asked to end already: a second time must not cut the tidying short
 
 
 async def _run(role: str, title: str, collectors: Sequence[Collector], settings: Settings, notes: Sequence[str]) -> int:

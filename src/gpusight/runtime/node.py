@@ -1,7 +1,11 @@
 """The role `node`: hardware and containers of this machine, real or simulated."""
 
 import logging
+import os
 import platform
+import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,6 +34,7 @@ from gpusight.sources.vgpu.scan import VgpuSource
 _log = logging.getLogger("gpusight.node")
 _GRANTS_EVERY = 5.0
 """Seconds between two questions to the kubelet: grants change when pods come and go."""
+_SIMULATED = "gpusight-simulated-"
 _OWNERS_EVERY = 10.0
 _NEIGHBOURS_EVERY = 300.0
 _OPENING = 5.0
@@ -54,6 +59,7 @@ def run(settings: Settings) -> int:
         options = VgpuOptions(settings.get("hami.dialect"), settings.get("hami.value-labels"))
     except ValueError as error:
         raise SettingsError(f"setting hami.dialect: {error}") from error
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the endpoint takes over: what was begun is tidied up
     with ExitStack() as stack:
         watch, notes = stack.enter_context(_watch(settings))
         ticker = Ticker("node-reading", settings.get("collect.interval"), watch.look)
@@ -151,7 +157,7 @@ def _simulated_sources(settings: Settings, clock: Clock) -> Iterator[tuple[str, 
 
     try:
         spec = load_spec(settings.get("simulate"))
-        node = spec.node(settings.get("node.name") or spec.nodes[0].name).name
+        node = spec.node(_simulated_name(settings) or spec.nodes[0].name).name
     except SpecError as error:
         raise SettingsError(f"setting simulate: {error}") from error
     started_at = clock.now()
@@ -159,8 +165,10 @@ def _simulated_sources(settings: Settings, clock: Clock) -> Iterator[tuple[str, 
     def seconds() -> float:
         return clock.now() - started_at
 
+    _sweep_up_after_the_killed()
     with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpusight-simulated-")))
+        prefix = f"{_SIMULATED}{os.getpid()}-"
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
         files = lay_out(root, spec, node, 0.0, started_at=started_at)
         stack.callback(Ticker("simulated-files", 1.0, lambda: files.refresh(seconds())).close)
         control = settings.get("simulate.control")
@@ -175,6 +183,20 @@ def _simulated_sources(settings: Settings, clock: Clock) -> Iterator[tuple[str, 
         _log.info("simulating node %s of fleet %s", node, settings.get("simulate"))
         known_pods = cached(lambda: pods(spec, node, seconds()), _GRANTS_EVERY, clock)
         yield node, _sources(nvml, places, known_pods, cached(granted, _GRANTS_EVERY, clock), clock)
+
+
+def _sweep_up_after_the_killed() -> None:
+    """Directories of simulations whose process is gone."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_SIMULATED}*-*"):
+        pid = directory.name.removeprefix(_SIMULATED).partition("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _simulated_name(settings: Settings) -> str | None:
+    """$NODE_NAME is the real node's, set in most pods: it is no wish for a node of that name in the fleet."""
+    name: str | None = settings.get("node.name")
+    return None if settings.origin("node.name") == "environment NODE_NAME" else name
 
 
 def _patient_at_first(read: Callable[[float | None], HardwareSnapshot]) -> Callable[[], HardwareSnapshot]:

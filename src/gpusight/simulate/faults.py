@@ -1,6 +1,7 @@
 """Faults: which are in force at a moment, from the spec's schedule and from a control file that others may rewrite."""
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ RETURN_CODES: Final[Mapping[FaultKind, int]] = MappingProxyType({
 
 INIT_CODES: Final[Mapping[FaultKind, int]] = MappingProxyType({"init_failure": 9, "version_mismatch": 18})
 
+_log = logging.getLogger("gpusight.simulate")
 _ON_CALLS: Final = frozenset({*RETURN_CODES, "error", "block", "crash"})
 _STICKY: Final = frozenset({"xid", "ecc"})
 """What has happened cannot be taken back: these outlive their entry in the control file."""
@@ -112,6 +114,7 @@ class FaultControl:
             entries = parse_faults_text(_text(self._file), str(self._file)) if stamp else ()
         except (OSError, UnicodeDecodeError, SpecError) as error:
             self.problem, self._stamp = str(error), stamp
+            _log.warning("the faults stay as they were: %s", error)
             return
         self._take_over([fault for fault in entries if fault.node in {None, self._node}], t)
         self._plan = FaultPlan((*self._scheduled.faults, *self._happened, *(dated.fault for dated in self._seen)))
