@@ -1,6 +1,5 @@
 """Settings: which place wins, what each type takes, and what a wrong value says."""
 
-import builtins
 import dataclasses
 import inspect
 import pickle
@@ -420,14 +419,7 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_file_without_pyyaml_gives_the_pip_line(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("")
-    real = builtins.__import__
-
-    def no_yaml(name: str, *args: Any) -> Any:
-        if name == "yaml":
-            raise ImportError(name)
-        return real(name, *args)
-
-    monkeypatch.setattr(builtins, "__import__", no_yaml)
+    monkeypatch.setitem(sys.modules, "yaml", None)  # as if it were not installed
 
     with pytest.raises(MissingExtra, match=r"the configuration file .* pip install 'gpusight\[node\]'") as caught:
         resolve({"config.file": str(config)}, {}, ANALYZE)
