@@ -9,9 +9,9 @@ from gpusight.catalog.spec import FamilySpec
 from gpusight.exposition.blocks import FamilyBlock, Histogram, Number, Value
 from gpusight.instrument import ledger as cells
 from gpusight.instrument.ledger import Key
+from gpusight.model.units import Seconds, seconds_to_ms
 
 Table = Mapping[Key, Sequence[float]]
-_MS = 1000.0
 
 
 class Run(NamedTuple):
@@ -159,10 +159,14 @@ def _seed_module(name: str, run: Run | None, fallbacks: int) -> Iterable[FamilyB
     yield _one(family.failures, run.failed if run else 0)
     yield _one(family.cpu_fallback, fallbacks)
     yield _one(family.last_size, run and run.size)
-    yield _one(family.last_latency, run and run.last * _MS)
-    yield _one(family.latency_avg, run and run.seconds / run.executions * _MS)
-    yield _one(family.latency_min, run and run.shortest * _MS)
-    yield _one(family.latency_max, run and run.longest * _MS)
+    yield _one(family.last_latency, run and _ms(run.last))
+    yield _one(family.latency_avg, run and _ms(run.seconds / run.executions))
+    yield _one(family.latency_min, run and _ms(run.shortest))
+    yield _one(family.latency_max, run and _ms(run.longest))
+
+
+def _ms(seconds: float) -> float:
+    return seconds_to_ms(Seconds(seconds))
 
 
 def _generic(table: Table, runs: Mapping[Key, Run], modules: Mapping[str, Run]) -> Iterable[FamilyBlock]:

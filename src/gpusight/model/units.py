@@ -33,7 +33,3 @@ def ratio_to_percent(value: Ratio) -> Percent:
 
 def seconds_to_ms(value: Seconds) -> Milliseconds:
     return Milliseconds(value * 1000)
-
-
-def ms_to_seconds(value: Milliseconds) -> Seconds:
-    return Seconds(value / 1000)
