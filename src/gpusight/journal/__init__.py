@@ -1,0 +1,1 @@
+"""What must outlive a restart: verdict history, hourly accounts, configuration changes, episodes."""

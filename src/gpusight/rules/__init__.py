@@ -1,0 +1,1 @@
+"""Prometheus rules as data, and their rendering."""

@@ -1,0 +1,1 @@
+"""The analyzer's API and pages."""
