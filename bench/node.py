@@ -40,9 +40,8 @@ def figures() -> Iterator[Figure]:
 class Agent:
     """A running `gpusight node` and its child."""
 
-    def __init__(self, process: "subprocess.Popen[str]", port: int, control: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[str]", port: int) -> None:
         self.port = port
-        self.control = control
         self._process = process
 
     def pids(self) -> list[int]:
@@ -72,16 +71,15 @@ class Agent:
 
 @contextmanager
 def _agent(*flags: str) -> Iterator[Agent]:
-    with tempfile.TemporaryDirectory() as directory:
-        control = Path(directory) / "faults.yaml"
-        command = [sys.executable, "-m", "gpusight", "node", "--simulate", _FLEET, "--simulate.control", str(control)]
-        command += ["--web.listen-address", "127.0.0.1:0", *flags]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        try:
-            yield Agent(process, _port(process), control)
-        finally:
-            process.terminate()
-            process.communicate()
+    """Without a file of faults unless asked for: the simulator looks for it in every call, and the peer's has none."""
+    command = [sys.executable, "-m", "gpusight", "node", "--simulate", _FLEET]
+    command += ["--web.listen-address", "127.0.0.1:0", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield Agent(process, _port(process))
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def _port(process: "subprocess.Popen[str]") -> int:
@@ -179,9 +177,9 @@ def _scan() -> Figure:
 
 def _blocked() -> Figure:
     """One of 8 devices does not answer: the other seven's page."""
-    with _agent() as agent:
+    with tempfile.TemporaryDirectory() as directory, _agent("--simulate.control", f"{directory}/faults.yaml") as agent:
         agent.scrape()
-        inject(agent.control, [{"gpu": 3, "kind": "block", "for": 60}])
+        inject(Path(directory) / "faults.yaml", [{"gpu": 3, "kind": "block", "for": 60}])
         walls = []
         for _ in range(30):
             walls.append(seconds(agent.scrape) * 1000)

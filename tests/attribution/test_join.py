@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusight.attribution.join import join
+from gpusight.attribution.join import Joiner, join
 from gpusight.model.hardware import DeviceDown, GpuProcess, GpuReading, HardwareSnapshot, MigReading
 from gpusight.model.identity import ContainerRef, GpuUuid, HostPid, MigUuid, PodRef
 from gpusight.model.ownership import (
@@ -535,3 +535,76 @@ def test_any_join_is_sound(
     for each in grants or ():
         if each.device_id == G0 and each.pod not in ended:
             assert (each.pod, each.container) in kubelet
+
+
+# --- joining again ---------------------------------------------------------------------------------------------------
+
+FACTS: dict[str, Any] = {
+    "hardware": hardware(gpu(G0, 0, pids=[7]), gpu(G1, 1)),
+    "vgpu": VgpuSnapshot(0.0, is_present=True, containers=(directory(G0),)),
+    "grants": (grant(G0),),
+    "claims": (),
+    "pods": (info(),),
+    "processes": {HostPid(7): ProcessOwner(HostPid(7), 1, "python", UID)},
+    "allocations": {},
+    "claimed_devices": {},
+    "process_failures": {},
+}
+CLAIMED = ClaimGrant("team", "train", "main", "c", "gpu.nvidia.com", "node-1", "gpu-0")
+
+
+def again(joiner: Joiner, **changed: Any) -> Ownership:
+    facts = FACTS | changed
+    positional = [facts.pop(name) for name in ("hardware", "vgpu", "grants", "claims", "pods", "processes")]
+    return joiner.join(*positional, **facts)
+
+
+def test_the_same_facts_give_the_same_join() -> None:
+    joiner = Joiner("east")
+    first = again(joiner)
+    busy = replace(FACTS["hardware"].gpus[0], utilization=0.5, memory_used=7, taken_at=9.0)
+    later = replace(FACTS["hardware"], taken_at=9.0, gpus=(busy, FACTS["hardware"].gpus[1]))
+    assert again(joiner, hardware=later, pods=(info(),)) is first
+    assert first == joined(
+        FACTS["hardware"],
+        FACTS["grants"],
+        FACTS["pods"],
+        FACTS["vgpu"].containers,
+        processes=FACTS["processes"],
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hardware": TWO},
+        {"hardware": hardware(gpu(G0, 0, pids=[8]), gpu(G1, 1))},
+        {"hardware": hardware(gpu(G0, 0, pids=[7]))},
+        {"hardware": hardware(gpu(G0, 0, pids=[7]), gpu(G1, 1), is_up=False)},
+        {"hardware": hardware(gpu(G0, 0, pids=[7]), gpu(G1, 1), down=(DeviceDown(2, "lost", 0.0, GpuUuid(G2)),))},
+        {"hardware": hardware(gpu(G0, 0, [MigReading(MigUuid(M0), 3, 0, "2g.10gb")], [7]), gpu(G1, 1))},
+        {"vgpu": None},
+        {"vgpu": VgpuSnapshot(0.0, is_present=True, containers=(directory(G1),))},
+        {"vgpu": VgpuSnapshot(0.0, is_present=True, containers=(directory(has_region=False),))},
+        {"grants": None},
+        {"grants": (grant(G1),)},
+        {"claims": (CLAIMED,)},
+        {"pods": (info(phase="Failed"),)},
+        {"processes": {}},
+        {"allocations": {UID: allocated([G1])}},
+        {"process_failures": {HostPid(7): "no_cgroup"}, "processes": {}},
+    ],
+)
+def test_whatever_changes_a_join_is_noticed(changed: dict[str, Any]) -> None:
+    joiner = Joiner("east")
+    first = again(joiner)
+    second = again(joiner, **changed)
+    assert second is not first
+    assert second == again(Joiner("east"), **changed)
+
+
+def test_a_slice_that_comes_later_is_noticed() -> None:
+    joiner = Joiner("east")
+    without = again(joiner, claims=(CLAIMED,))
+    resolved = again(joiner, claims=(CLAIMED,), claimed_devices={("gpu.nvidia.com", "node-1", "gpu-0"): G1})
+    assert (G1 in without.of_device, G1 in resolved.of_device) == (False, True)

@@ -25,10 +25,11 @@ SUFFIX_OF_UNIT = {
     "milliseconds": "_ms",
     "percent": "_percent",
     "mebibytes": "_mb",
+    "mebibytes per second": "_mb_per_second",
     "megahertz": "_mhz",
     "millijoules": "_mj",
 }
-NOT_BASE = {"milliseconds", "percent", "mebibytes", "megahertz", "millijoules"}
+NOT_BASE = {"milliseconds", "percent", "mebibytes", "mebibytes per second", "megahertz", "millijoules"}
 WITHOUT_SUFFIX = {"boolean", "count", "score", "bitmap", "quota units", "level", "code"}
 RESERVED_SUFFIXES = ("_count", "_sum", "_bucket")
 TARGET_LABELS = {"instance", "job", "cluster", "region", "zone", "env", "service", "type"}
@@ -167,6 +168,7 @@ def test_each_topic_has_its_endpoint() -> None:
         "node_health": {"node"},
         "allocation": {"cluster"},
         "utilization": {"analyze"},
+        "verdicts": {"analyze"},
         "sharing": {"share"},
         "own": {"every role"},
     }

@@ -50,6 +50,7 @@ VALUES: dict[FamilySpec, float] = {
     catalog.ENFORCED_POWER_LIMIT: 700,
     catalog.TOTAL_ENERGY_CONSUMPTION: 123_456_789,
     catalog.PCIE_REPLAY_COUNTER: 7,
+    catalog.NVLINK_BANDWIDTH_TOTAL: 2.5,
     catalog.GPU_UTIL: 57,
     catalog.MEM_COPY_UTIL: 29,
     catalog.ENC_UTIL: 0,

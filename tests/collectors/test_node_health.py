@@ -8,7 +8,7 @@ import pytest
 from gpusight.catalog import own as catalog
 from gpusight.catalog.spec import FamilySpec
 from gpusight.collectors.node_health import NodeHealthCollector, collect
-from gpusight.collectors.view import NodeView
+from gpusight.collectors.view import NodeView, SourceHealth
 from gpusight.model.hardware import BackendReason, DownReason
 from gpusight.model.ownership import JoinFailure, Unjoined
 from gpusight.model.vgpu import RegionProblem
@@ -125,3 +125,22 @@ def test_every_family_comes_out_and_no_other() -> None:
     collector = NodeHealthCollector(a_rich_view)
     assert collector.name == "node_health"
     assert {sample.spec for sample in collector.collect()} == {catalog.SIMULATED, *catalog.NODE_HEALTH}
+
+
+# Sources of names and grants.
+
+
+def test_how_sources_answer() -> None:
+    kubelet = SourceHealth("kubelet", True, "", THEN, {"no_socket": 0})
+    pods = SourceHealth("kubernetes_pods", False, "forbidden", None, {"forbidden": 3}, 2)
+    view = replace(a_view(), sources=(kubelet, pods))
+    assert series(catalog.SOURCE_UP, view) == {
+        '{source="kubelet",reason=""}': 1,
+        '{source="kubernetes_pods",reason="forbidden"}': 0,
+    }
+    assert series(catalog.SOURCE_LAST_ANSWER, view) == {'{source="kubelet"}': THEN}
+    assert series(catalog.SOURCE_FAILURES, view) == {
+        '{source="kubelet",reason="no_socket"}': 0,
+        '{source="kubernetes_pods",reason="forbidden"}': 3,
+    }
+    assert series(catalog.SOURCE_UNUSABLE, view) == {'{source="kubernetes_pods"}': 2}

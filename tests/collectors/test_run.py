@@ -9,7 +9,7 @@ import pytest
 
 from gpusight.catalog.own import COLLECTOR_DURATION, COLLECTOR_LAST_SUCCESS, COLLECTOR_SUCCESS
 from gpusight.collectors.run import CollectorSet
-from gpusight.exposition.blocks import Sample
+from gpusight.exposition.blocks import FamilyBlock, Sample
 from gpusight.exposition.endpoint import Scrape, ScrapeRequest, UnknownCollector
 from gpusight.model.time import ManualClock, SystemClock
 from tests.exposition.test_text import spec
@@ -130,3 +130,16 @@ def test_success_and_recovery_are_told_once(caplog: pytest.LogCaptureFixture) ->
         "collector moody failed: OSError: the driver is gone",
         "collector moody works again",
     ]
+
+
+def test_keys_that_were_good_are_not_looked_at_again_but_values_and_other_keys_are() -> None:
+    keys: Any = (("x",),)
+    values: list[Any] = [1]
+    collector = Fake("c", lambda: [FamilyBlock(GAUGE, keys, tuple(values))])
+    collectors = CollectorSet([collector], SystemClock())
+    success = (COLLECTOR_SUCCESS.name, ("c",))
+    told = []
+    for value, new_keys in ((1, keys), (2, keys), ("rubbish", keys), (3, ((7,),)), (4, keys)):
+        values[:], keys = [value], new_keys
+        told.append(shown(asyncio.run(collectors.gather(request())))[success])
+    assert told == [1, 1, 0, 0, 1]

@@ -16,7 +16,7 @@ from gpusight.collectors.sets import DEFAULT_SETS, SETS, FamilySet, collectors
 from gpusight.collectors.totals import accumulate
 from gpusight.collectors.vgpu import VgpuOptions
 from gpusight.collectors.view import NodeView, Totals
-from gpusight.exposition.blocks import Sample, group
+from gpusight.exposition.blocks import FamilyBlock, Sample, group
 from gpusight.exposition.endpoint import ScrapeRequest
 from gpusight.exposition.text import TEXT, Renderer
 from gpusight.model.time import SystemClock
@@ -41,9 +41,9 @@ from tests.collectors.views import (
 every_set = pytest.mark.parametrize("each", SETS, ids=lambda each: each.name)
 
 
-def samples(view: NodeView, *names: str, vgpu: VgpuOptions | None = None) -> list[Sample]:
+def samples(view: NodeView, *names: str, vgpu: VgpuOptions | None = None) -> list[Sample | FamilyBlock]:
     found = collectors(lambda: view, names or DEFAULT_SETS, vgpu or VgpuOptions())
-    return [sample for collector in found for sample in collector.collect() if isinstance(sample, Sample)]
+    return [sample for collector in found for sample in collector.collect()]
 
 
 def test_the_sets() -> None:
@@ -100,7 +100,7 @@ def machine(gpus: int, containers: int) -> NodeView:
 
 @every_set
 def test_the_number_of_series_is_as_said(each: FamilySet) -> None:
-    base, gpus, containers = (len(samples(machine(*size), each.name)) for size in ((1, 1), (4, 1), (1, 6)))
+    base, gpus, containers = (len(lines(samples(machine(*size), each.name))) for size in ((1, 1), (4, 1), (1, 6)))
     assert (gpus - base, containers - base) == (3 * each.per_gpu, 5 * each.per_container)
 
 
@@ -110,7 +110,7 @@ PAGES = [("seed", "v2.10"), ("v2.8",), ("v2.9", "v2.9-legacy"), ("v2.10", "v2.10
 every_page = pytest.mark.parametrize("dialects", PAGES, ids=" ".join)
 
 
-def whole_page(dialects: tuple[str, ...]) -> list[Sample]:
+def whole_page(dialects: tuple[str, ...]) -> list[Sample | FamilyBlock]:
     return samples(a_rich_view(), *(each.name for each in SETS), vgpu=VgpuOptions(dialects, value_labels=True))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusight.collectors.view import ContainerName as Name
-from gpusight.collectors.view import NodeView, NvmlHealth, Spent, Totals, XidTotal
+from gpusight.collectors.view import NodeView, NvmlHealth, SourceHealth, Spent, Totals, XidTotal
 from gpusight.exposition.blocks import FamilyBlock, Sample, check, group
 from gpusight.exposition.text import Renderer
 from gpusight.model.hardware import (
@@ -109,6 +109,7 @@ def a_full_gpu(uuid: str = UUID, index: int = 0, **readings: Any) -> GpuReading:
             "pcie_replays": 7,
             "pcie_tx_bytes_per_second": 1500.0,
             "pcie_rx_bytes_per_second": 2500.0,
+            "nvlink_bytes_per_second": 2.5 * 1024 * 1024,
             "mig_mode": False,
             "processes": (a_process(100, 3 * GIB), a_process(101, 4 * GIB)),
             "process_utilization": (a_share(100, 0.3), a_share(101, 0.2)),
@@ -280,6 +281,7 @@ def a_rich_view() -> NodeView:
         pods=(a_pod("busy"), a_pod("new")),
         allocations={"uid-new": allocated(((UUID, 4 * GIB),))},
         other_exporters=("dcgm-exporter",),
+        sources=(SourceHealth("kubelet", True, "", 1_700_000_000.0, {"no_socket": 2}, 0),),
         nvml=NvmlHealth(1, {"crashed": 2, "hung": 0}, {"power_watts": 3}),
         totals=Totals(
             {(UUID, 13): XidTotal(2, THEN), (GpuUuid("GPU-lost"), 79): XidTotal(1, THEN + 5)},

@@ -1,14 +1,16 @@
 """The view of a node: one reading for many, one failing source costs only itself."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
+from gpusight.collectors.view import SourceHealth
 from gpusight.model.hardware import GpuProcess, GpuReading, HardwareSnapshot
 from gpusight.model.identity import GpuUuid, HostPid
-from gpusight.model.ownership import ProcessOwner
+from gpusight.model.ownership import ClaimGrant, ProcessOwner
 from gpusight.model.time import ManualClock
 from gpusight.model.vgpu import VgpuSnapshot
 from gpusight.runtime.node import KnownProcesses, cached
@@ -119,3 +121,53 @@ def test_a_ticker_survives_what_it_calls(caplog: pytest.LogCaptureFixture) -> No
     assert calls.acquire(timeout=5)
     ticker.close()
     assert "test-ticker failed" in caplog.text
+
+
+# --- claims, junk, health --------------------------------------------------------------------------------------------
+
+CLAIM = ClaimGrant("team", "train", "main", "c", "gpu.nvidia.com", "n", "gpu-0")
+
+
+def claimed(*claims: ClaimGrant) -> Callable[[], KubeletReading]:
+    return lambda: KubeletReading(0.0, is_up=True, claims=claims)
+
+
+def test_a_claimed_device_is_looked_up() -> None:
+    slices = {("gpu.nvidia.com", "n", "gpu-0"): "GPU-a"}
+    view = Node().watch(grants=claimed(CLAIM), claimed_devices=lambda: slices).look()
+    assert [holder.how for holder in view.ownership.of_device["GPU-a"]] == ["dra"]
+
+
+def test_slices_are_asked_for_only_where_a_gpu_is_claimed() -> None:
+    for claims in ((), (replace(CLAIM, driver="nic.example.com"),)):
+        ask = Mock(return_value={})
+        Node().watch(grants=claimed(*claims), claimed_devices=ask).look()
+        ask.assert_not_called()
+
+
+def test_a_slice_that_comes_later_is_noticed() -> None:
+    """Although nothing else has changed."""
+    node, slices = Node(), dict[tuple[str, str, str], str]()
+    watch = node.watch(grants=claimed(CLAIM), claimed_devices=lambda: dict(slices))
+    assert watch.look().ownership.of_device == {}
+    slices["gpu.nvidia.com", "n", "gpu-0"] = "GPU-a"
+    node.clock.advance(2)
+    assert "GPU-a" in watch.look().ownership.of_device
+
+
+def test_junk_is_named_once_in_a_while_and_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    junk = ("evil\nlevel=error", "\udcff")
+    watch = node.watch(vgpu=lambda: VgpuSnapshot(0.0, is_present=True, junk=junk))
+    for _ in range(4):
+        watch.look()
+        node.clock.advance(200)
+    named = [record.getMessage() for record in caplog.records if "no container" in record.getMessage()]
+    assert len(named) == 2
+    assert named[0].endswith("such as: evil\\nlevel=error, \\udcff")
+
+
+def test_health_of_sources_is_in_the_view() -> None:
+    health = SourceHealth("kubelet", False, "no_socket", None, {"no_socket": 1})
+    assert Node().watch(health=lambda: [health]).look().sources == [health]
+    assert Node().watch().look().sources == ()

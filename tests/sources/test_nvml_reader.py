@@ -44,6 +44,7 @@ def test_every_model_tells_what_it_can_and_nothing_else(key: str) -> None:
     expected |= {"remapped_rows"} if model.has_remapped_rows else set()
     expected |= {"retired_pages_pending"} if model.has_retired_pages else set()
     expected |= {"mig_mode"} if model.mig else set()
+    expected |= {"nvlink_bytes_per_second"} if model.nvlinks else set()
     assert _told(reading) == expected
     assert reading.name == model.name
     assert len(reading.fan_ratios) == model.fans

@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +19,7 @@ from gpusight.model.units import Bytes
 from gpusight.model.vgpu import Layout, Region, RegionDevice, RegionProblem, RegionProcess
 from gpusight.simulate.regions import SimDevice, SimProcess, SimRegion, SimUse, encode_region
 from gpusight.sources.vgpu.layouts import LAYOUTS, LAYOUTS_BY_SIZE
-from gpusight.sources.vgpu.region import RegionError, decode_region, parse_region
+from gpusight.sources.vgpu.region import RegionError, RegionMemory, decode_region, parse_region
 from tests.fuzz import fuzz_region
 
 ALL: tuple[Layout, ...] = get_args(Layout)
@@ -417,3 +418,18 @@ def test_nobody_maps_a_tenants_file() -> None:
     """A mapped file that is cut short kills the reader with SIGBUS."""
     package = Path(str(gpusight.sources.vgpu.__file__)).parent
     assert not [path for path in package.glob("*.py") if re.search(r"\bmmap\b", path.read_text())]
+
+
+@given(st.lists(regions(), min_size=2, max_size=5))
+def test_what_is_remembered_never_shows(states: list[SimRegion]) -> None:
+    """One file that is one region after the other, of any size and layout, some of them twice."""
+    memory = RegionMemory()
+    for state in [*states, *states]:
+        data = encode_region(state)
+        at = partial(_piece, data)
+        for _ in range(2):
+            assert decode_region(at, len(data), memory) == parse_region(data)
+
+
+def _piece(data: bytes, offset: int, size: int) -> bytes:
+    return data[offset : offset + size]

@@ -1,16 +1,19 @@
 """A node's container directories, friendly and hostile."""
 
+import mmap
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from gpusight.model.time import ManualClock
+from gpusight.model.time import ManualClock, SystemClock
 from gpusight.model.vgpu import ContainerRegion, RegionProblem, VgpuSnapshot
 from gpusight.simulate.regions import SimDevice, SimRegion, encode_region, write_region
 from gpusight.sources.vgpu import scan
@@ -292,3 +295,93 @@ def state(root: Path) -> dict[str, tuple[int, int, int]]:
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count
+
+
+# What is remembered from scan to scan.
+
+
+def settled(root: Path) -> VgpuSource:
+    """A source whose clock says that all directories have been as they are for long, and which has read them twice."""
+    source = VgpuSource(root, ManualClock(now=time.time() + 3600))
+    assert source.read().containers == source.read().containers
+    return source
+
+
+def test_a_change_through_a_mapping_is_seen_although_no_time_stamp_changes(root: Path) -> None:
+    source = settled(root)
+    file = root / GOOD / "a.cache"
+    before = file.stat()
+    changed = SimRegion(devices=[SimDevice(UUID, 99)], processes=ONE.processes)
+    with file.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as memory:
+        memory[:] = encode_region(changed)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found(source.read())[GOOD].region == parse_region(encode_region(changed))
+
+
+def test_a_file_that_takes_the_place_of_another_is_read(root: Path) -> None:
+    source = settled(root)
+    other = SimRegion(devices=[SimDevice(UUID, 77)])
+    write_region(root / GOOD / "new", other)
+    (root / GOOD / "new").rename(root / GOOD / "a.cache")
+    assert found(source.read())[GOOD].region == parse_region(encode_region(other))
+
+
+def test_a_file_that_comes_before_the_one_known_is_read_instead(root: Path) -> None:
+    source = settled(root)
+    other = SimRegion(devices=[SimDevice(UUID, 77)])
+    write_region(root / GOOD / "0.cache", other)
+    assert found(source.read())[GOOD].region == parse_region(encode_region(other))
+
+
+@pytest.mark.parametrize(
+    ("replace", "problem"), [("fifo", "not_a_file"), ("link", "link"), ("directory", "not_a_file")]
+)
+def test_what_takes_the_place_of_a_known_file_is_looked_at(root: Path, replace: str, problem: RegionProblem) -> None:
+    source = settled(root)
+    file = root / GOOD / "a.cache"
+    file.unlink()
+    if replace == "fifo":
+        os.mkfifo(file)
+    elif replace == "link":
+        file.symlink_to("/dev/zero")
+    else:
+        file.mkdir()
+    assert found(source.read())[GOOD].problem == problem
+
+
+def test_a_second_name_of_a_known_file_is_noticed(root: Path) -> None:
+    """It is made in another directory, so that the file's own does not change."""
+    source = settled(root)
+    (root.parent / "other").hardlink_to(root / GOOD / "a.cache")
+    assert found(source.read())[GOOD].problem == "link"
+
+
+def test_a_file_that_is_cut_short_or_grows_is_refused(root: Path) -> None:
+    source = settled(root)
+    for size, problem in ((100, "wrong_size"), (0, "not_ready")):
+        os.truncate(root / GOOD / "a.cache", size)
+        assert found(source.read())[GOOD].problem == problem
+
+
+def test_a_directory_made_anew_is_read_anew(root: Path) -> None:
+    source = settled(root)
+    shutil.rmtree(root / GOOD)
+    assert source.read().containers == ()
+    (root / GOOD).mkdir()
+    assert found(source.read())[GOOD].region is None
+    write_region(root / GOOD / "b.cache", ONE)
+    assert found(source.read())[GOOD].region == REGION
+
+
+def test_a_directory_that_has_just_changed_is_listed_again(root: Path) -> None:
+    """Two changes within a tick of the kernel's clock have the same time."""
+    source = VgpuSource(root, SystemClock())
+    source.read()
+    assert source._known == {}
+
+
+def test_some_junk_is_named(root: Path) -> None:
+    for name in ("lost+found", "z", "no underscore"):
+        (root / name).mkdir()
+    (root / "link_to").symlink_to("/etc")
+    assert read(root).junk == ("link_to", "lost+found", "no underscore")

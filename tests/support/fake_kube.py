@@ -101,6 +101,8 @@ class FakeKube:
     def __init__(self, *, token: str = "", tls: ssl.SSLContext | None = None) -> None:
         self.token = token
         self.requests: list[Request] = []
+        self.paths = {"/api/v1/pods"}
+        """Where its objects are; every other path gets 404."""
         self.changed = threading.Condition(threading.RLock())
         self.is_closing = False
         self.state = _State()
@@ -232,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if self.kube.token and authorization != f"Bearer {self.kube.token}":
             self._answer(401, status(401, "Unauthorized"))
-        elif url.path != "/api/v1/pods":
+        elif url.path not in self.kube.paths:
             self._answer(404, status(404, "the server could not find the requested resource"))
         elif not self._goes_wrong(fault := self.kube.next_fault(kind)):
             (self._watch if kind == "watch" else self._list)(query, fault)

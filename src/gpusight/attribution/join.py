@@ -63,6 +63,61 @@ def join(
     return work.result()
 
 
+class Joiner:
+    """Joins anew when anything that a join looks at has changed, and otherwise gives the same one again."""
+
+    def __init__(self, cluster: str = "") -> None:
+        self._cluster = cluster
+        self._seen: tuple[object, ...] = ()
+        self._made = Ownership()
+
+    def join(
+        self,
+        hardware: HardwareSnapshot,
+        vgpu: VgpuSnapshot | None,
+        grants: Sequence[DeviceGrant] | None,
+        claims: Sequence[ClaimGrant],
+        pods: Sequence[PodInfo],
+        processes: Mapping[HostPid, ProcessOwner],
+        *,
+        allocations: Mapping[str, PodAllocations],
+        claimed_devices: Mapping[ClaimedDevice, str],
+        process_failures: Mapping[HostPid, JoinFailure],
+    ) -> Ownership:
+        others = (grants, claims, pods, processes, allocations, claimed_devices, process_failures)
+        seen = (_identities(hardware), _directories(vgpu), *others)
+        if seen != self._seen:
+            self._made = join(
+                hardware, vgpu, grants, claims, pods, processes, cluster=self._cluster, allocations=allocations,
+                claimed_devices=claimed_devices, process_failures=process_failures,
+            )  # fmt: skip
+            self._seen = seen
+        return self._made
+
+
+def _identities(hardware: HardwareSnapshot) -> object:
+    """What a join looks at in a reading of the hardware: who is there, not what it does."""
+    gpus = [
+        (
+            gpu.uuid,
+            gpu.index,
+            gpu.minor_number,
+            [(mig.uuid, mig.gpu_instance_id, mig.compute_instance_id) for mig in gpu.mig],
+            [(one.pid, one.gpu_instance_id, one.compute_instance_id) for one in gpu.processes or ()],
+        )
+        for gpu in hardware.gpus
+    ]
+    return hardware.is_up, [down.uuid for down in hardware.down], gpus
+
+
+def _directories(vgpu: VgpuSnapshot | None) -> object:
+    """Likewise in the containers' own files: which devices they name."""
+    return [
+        (each.pod_uid, each.container, each.region and [device.uuid for device in each.region.devices])
+        for each in (vgpu.containers if vgpu else ())
+    ]
+
+
 class _Join:
     """A join being made, source by source."""
 

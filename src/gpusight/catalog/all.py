@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from gpusight.catalog import allocation, dcgm, hami, hardware, ops, own, sharing, utilization, vgpu
+from gpusight.catalog import allocation, dcgm, hami, hardware, ops, own, sharing, utilization, verdicts, vgpu
 from gpusight.catalog.spec import FamilySpec
 
 ONLY = "all"
@@ -19,6 +19,7 @@ DIALECTS: dict[str, dict[str, tuple[FamilySpec, ...]]] = {
     "allocation": allocation.DIALECTS
     | {f"{name} legacy": hami.present(group) for name, group in allocation.LEGACY.items()},
     "utilization": {ONLY: utilization.FAMILIES},
+    "verdicts": {ONLY: verdicts.FAMILIES},
     "sharing": sharing.DIALECTS,
     "own": {ONLY: own.FAMILIES},
 }

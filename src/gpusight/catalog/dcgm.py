@@ -5,8 +5,7 @@ instance where a GPU in MIG mode has the reading of each; never both for one GPU
 row names the pod that holds the GPU or the instance alone. Of a shared GPU the row names no pod: dcgm-exporter repeats
 the whole device's value under every pod instead, and the shares of each are in gpusight_container_gpu_ families here.
 
-Left out: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, because we read rates of NVLinks and no such counter (they are in
-gpusight_gpu_nvlink_transmit_bytes_per_second and its sister), and DCGM_FI_DEV_VGPU_LICENSE_STATUS.
+Left out: DCGM_FI_DEV_VGPU_LICENSE_STATUS.
 """
 
 from functools import partial
@@ -206,6 +205,14 @@ PCIE_RX_BYTES = _bytes_per_second(
     how_to_read="A rate already: do not use rate() on it.",
 )
 
+NVLINK_BANDWIDTH_TOTAL = _family(
+    name="DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+    unit="mebibytes per second",
+    help="Data over all NVLinks of the GPU, both ways together, in MiB per second.",
+    how_to_read="A rate already: do not use rate() on it, although dcgm-exporter calls it a counter.",
+    waivers=(_CASE, _UNSAID, _NOT_BASE),
+)
+
 FAMILIES: tuple[FamilySpec, ...] = (
     SM_CLOCK,
     MEM_CLOCK,
@@ -215,6 +222,7 @@ FAMILIES: tuple[FamilySpec, ...] = (
     ENFORCED_POWER_LIMIT,
     TOTAL_ENERGY_CONSUMPTION,
     PCIE_REPLAY_COUNTER,
+    NVLINK_BANDWIDTH_TOTAL,
     GPU_UTIL,
     MEM_COPY_UTIL,
     ENC_UTIL,

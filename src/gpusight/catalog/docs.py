@@ -94,6 +94,11 @@ _ABOUT: dict[str, _Topic] = {
         "`gpusight analyze`, port 8080",
         "The analyzer's view of every GPU that a pod holds, and of its own work.",
     ),
+    "verdicts": _Topic(
+        "Verdicts on workloads",
+        "`gpusight analyze`",
+        "What the analyzer concludes of each workload, what tenants hold, and how its rounds go.",
+    ),
     "sharing": _Topic(
         "Time-sharing of GPUs",
         "`gpusight share`, port 9402",

@@ -95,7 +95,7 @@ DATA = Label("data", BUFFER_SIZE.meaning)
 
 GPU_ID = Label("gpu_id", "Full UUID of the GPU or MIG device.")
 MODEL = Label("model", "Model of the GPU.")
-STATUS = Label("status", "How well the GPU is used: `idle`, `low`, `normal` or `high`.")
+STATUS = Label("status", "How well the GPU is used: `idle`, `low`, `normal`, `high`, or `unknown` for want of data.")
 AI_STATUS = Label("ai_status", "The language model's opinion: `active`, `idle` or `suspicious`.")
 
 # The time-sharing scheduler.
@@ -189,6 +189,24 @@ COLLECTOR = Label("collector", "The part that collects one topic of metrics, for
 DROP_REASON = Label("reason", "Why the series was left out: `duplicate`.")
 REJECT_REASON = Label("reason", "Why the scrape was refused: `busy`, `timeout`, `auth` or `connections`.")
 
+SOURCE = Label("source", "What is asked for owners: `kubelet`, `pod_logs`, `kubernetes_pods` or `kubernetes_slices`.")
+SOURCE_REASON = Label(
+    "reason",
+    "Why it gave nothing, such as `no_socket`, `no_permission`, `no_directory`, `forbidden`, `unreachable` or"
+    " `timeout`; empty while it answers.",
+)
 FIELD = Label("field", "The field of a reading, in our own words.")
 CHILD_FAILURE = Label("failure", "`crashed`, `hung`, `killed` or `abandoned`: it could not be killed.")
 EXPORTER = Label("exporter", "`dcgm-exporter`, `hami-vgpu-monitor`, `nvidia_gpu_exporter` or `nvitop-exporter`.")
+
+# What the analyzer concludes.
+
+CLUSTER = Label("cluster", "Name of the cluster; empty where the series do not say.")
+WORKLOAD_KIND = Label("workload_kind", "Kind of the workload, such as `Deployment`; `Pod` where nobody names an owner.")
+WORKLOAD = Label("workload", "Name of the workload.")
+VERDICT = Label(
+    "state",
+    "`unallocated`, `warming`, `idle-empty`, `idle-held`, `bursty`, `hollow-busy`, `starved`, `memory-bound`,"
+    " `productive` or `unknown`.",
+)
+USE = Label("use", "What came of the time: `used`, `idle` or `unknown`.")

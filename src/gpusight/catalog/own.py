@@ -181,6 +181,40 @@ OTHER_EXPORTER = FamilySpec(
     " Switch the other one off, or our set: --collect.sets without dcgm or hami.",
 )
 
+SOURCE_UP = _node(
+    name="gpusight_source_up",
+    unit="boolean",
+    labels=(label.SOURCE, label.SOURCE_REASON),
+    help="Whether a source of names and grants answers: 1 yes, 0 no.",
+    how_to_read="At 0 what it said before is still used where it is a watch of the Kubernetes API, and gets older."
+    " A source that is not asked has no series.",
+)
+SOURCE_LAST_ANSWER = _node(
+    name="gpusight_source_last_answer_timestamp_seconds",
+    unit="timestamp",
+    labels=(label.SOURCE,),
+    help="When a source of names and grants last said anything, in seconds since the Unix epoch.",
+    how_to_read="time() less this value is its age. A watch of the Kubernetes API in which nothing happens is heard"
+    " of once a minute or so.",
+)
+SOURCE_FAILURES = FamilySpec(
+    name="gpusight_source_failures_total",
+    kind="counter",
+    unit="count",
+    labels=(label.SOURCE, label.SOURCE_REASON),
+    help="Times that a source of names and grants gave no answer, by reason.",
+    origin="gpusight",
+    endpoint="node",
+    how_to_read="A few of `disconnected` or `expired` are normal for a watch; one that rises steadily is not.",
+)
+SOURCE_UNUSABLE = _node(
+    name="gpusight_source_unusable_entries",
+    unit="count",
+    labels=(label.SOURCE,),
+    help="Pods, slices or directories in a source's last answer that could not be read.",
+    how_to_read="Each costs only itself: its pod has no name, or its devices have no holder.",
+)
+
 NODE_HEALTH: tuple[FamilySpec, ...] = (
     NVML_UP,
     DEVICE_UP,
@@ -194,5 +228,9 @@ NODE_HEALTH: tuple[FamilySpec, ...] = (
     NVML_CHILDREN,
     NVML_CHILD_FAILURES,
     OTHER_EXPORTER,
+    SOURCE_UP,
+    SOURCE_LAST_ANSWER,
+    SOURCE_FAILURES,
+    SOURCE_UNUSABLE,
 )
 """Beside these the role `node` shows SIMULATED."""

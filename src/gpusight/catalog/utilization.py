@@ -120,7 +120,7 @@ STATUS_COUNT = _gauge(
     unit="count",
     labels=(label.STATUS,),
     help="GPUs of each status.",
-    how_to_read="Their sum is gpu_total_count less the GPUs of unknown status.",
+    how_to_read="Their sum is gpu_total_count. A rise of unknown points to the metrics, not to the GPUs.",
     waivers=(_RESERVED_SUFFIX,),
 )
 NAMESPACE_COUNT = _gauge(

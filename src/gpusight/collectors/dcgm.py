@@ -6,10 +6,12 @@ from typing import ClassVar, NamedTuple
 
 from gpusight.catalog import dcgm as catalog
 from gpusight.catalog.spec import FamilySpec
+from gpusight.collectors.columns import column, kept
 from gpusight.collectors.shares import Holders, find_holdings, gpu_instances, sole_holder, sole_holder_of_instance
 from gpusight.collectors.view import ContainerName, Look, NodeView, percent
-from gpusight.exposition.blocks import LabelValues, Number, Sample
+from gpusight.exposition.blocks import FamilyBlock, LabelValues, Number
 from gpusight.model.hardware import GpuReading, MigReading
+from gpusight.model.identity import GpuUuid
 from gpusight.model.units import Bytes, bytes_to_mib
 
 
@@ -31,19 +33,23 @@ class DcgmCollector:
     look: Look
     options: DcgmOptions = DEFAULT
 
-    def collect(self) -> Iterable[Sample]:
+    def collect(self) -> Iterable[FamilyBlock]:
         return collect(self.look(), self.options)
 
 
-def collect(view: NodeView, options: DcgmOptions = DEFAULT) -> Iterator[Sample]:
+def collect(view: NodeView, options: DcgmOptions = DEFAULT) -> Iterator[FamilyBlock]:
     """Per family and device one row, or one row per GPU instance; never both."""
     holdings = find_holdings(view) if options.pods else {}
-    for gpu in view.gpus:
-        rows = list(_instance_rows(view, gpu, holdings.get(gpu.uuid, {})))
-        whole = _key(view, gpu, None, None if gpu.mig_mode else sole_holder(holdings.get(gpu.uuid, {})))
-        for family in FAMILIES:
-            yield from _family(family, gpu, whole, rows)
-        yield Sample(catalog.XID_ERRORS, whole, _last_xid(view, gpu))
+    rows = [_rows(view, gpu, holdings.get(gpu.uuid, {})) for gpu in view.gpus]
+    keys = kept(tuple([each.key for each in rows]))
+    has_instances = any(each.instances for each in rows)
+    for family in FAMILIES:
+        if has_instances and family.of_mig:
+            yield from _family_in_parts(family, rows)
+        else:
+            yield from column(family.spec, keys, [family.of_gpu(each.gpu) for each in rows])
+    last = _last_xids(view)
+    yield from column(catalog.XID_ERRORS, keys, [last.get(each.gpu.uuid, 0) for each in rows])
 
 
 # Conversions.
@@ -56,6 +62,10 @@ def _mib(value: Bytes | None) -> int | None:
 
 def _scaled(value: float | None, factor: float) -> int | None:
     return None if value is None else round(value * factor)
+
+
+def _mib_per_second(value: float | None) -> float | None:
+    return None if value is None else round(value / (1024 * 1024), 6)
 
 
 # A family, how its number is had of a device, and how of a MIG instance if instances have their own.
@@ -80,6 +90,7 @@ FAMILIES: tuple[_Family, ...] = (
     _Family(catalog.ENFORCED_POWER_LIMIT, lambda gpu: gpu.power_limit_watts),
     _Family(catalog.TOTAL_ENERGY_CONSUMPTION, lambda gpu: _scaled(gpu.energy_joules, 1000)),
     _Family(catalog.PCIE_REPLAY_COUNTER, lambda gpu: gpu.pcie_replays),
+    _Family(catalog.NVLINK_BANDWIDTH_TOTAL, lambda gpu: _mib_per_second(gpu.nvlink_bytes_per_second)),
     _Family(catalog.GPU_UTIL, lambda gpu: percent(gpu.utilization)),
     _Family(catalog.MEM_COPY_UTIL, lambda gpu: percent(gpu.memory_utilization)),
     _Family(catalog.ENC_UTIL, lambda gpu: percent(gpu.encoder_utilization)),
@@ -110,22 +121,30 @@ FAMILIES: tuple[_Family, ...] = (
 
 # Rows.
 
-_Row = tuple[LabelValues, MigReading]
+
+class _Rows(NamedTuple):
+    gpu: GpuReading
+    key: LabelValues
+    """Of the whole device."""
+    instances: tuple[tuple[LabelValues, MigReading], ...]
 
 
-def _family(family: _Family, gpu: GpuReading, whole: LabelValues, rows: Iterable[_Row]) -> Iterator[Sample]:
-    parts = [(key, family.of_mig(mig)) for key, mig in rows] if family.of_mig else []
-    samples = [Sample(family.spec, key, value) for key, value in parts if value is not None]
-    value = family.of_gpu(gpu)
-    if samples:
-        yield from samples
-    elif value is not None:
-        yield Sample(family.spec, whole, value)
+def _rows(view: NodeView, gpu: GpuReading, holders: Holders) -> _Rows:
+    instances = tuple(
+        (_key(view, gpu, mig, sole_holder_of_instance(holders, mig.gpu_instance_id)), mig) for mig in gpu_instances(gpu)
+    )
+    return _Rows(gpu, _key(view, gpu, None, None if gpu.mig_mode else sole_holder(holders)), instances)
 
 
-def _instance_rows(view: NodeView, gpu: GpuReading, holders: Holders) -> Iterator[_Row]:
-    for mig in gpu_instances(gpu):
-        yield _key(view, gpu, mig, sole_holder_of_instance(holders, mig.gpu_instance_id)), mig
+def _family_in_parts(family: _Family, rows: Iterable[_Rows]) -> Iterator[FamilyBlock]:
+    keys: list[LabelValues] = []
+    values: list[Number | None] = []
+    for row in rows:
+        parts = [(key, family.of_mig(mig)) for key, mig in row.instances] if family.of_mig else []
+        known = [part for part in parts if part[1] is not None] or [(row.key, family.of_gpu(row.gpu))]
+        keys += [key for key, _ in known]
+        values += [value for _, value in known]
+    yield from column(family.spec, tuple(keys), values)
 
 
 def _key(view: NodeView, gpu: GpuReading, mig: MigReading | None, holder: ContainerName | None) -> LabelValues:
@@ -135,6 +154,7 @@ def _key(view: NodeView, gpu: GpuReading, mig: MigReading | None, holder: Contai
     return (index, gpu.uuid, gpu.pci_bus_id, f"nvidia{index}", gpu.name, *instance, view.node, *pod)
 
 
-def _last_xid(view: NodeView, gpu: GpuReading) -> int:
-    of_gpu = {xid: total.last_at for (uuid, xid), total in view.totals.xids.items() if uuid == gpu.uuid}
-    return max(of_gpu, key=lambda xid: of_gpu[xid], default=0)
+def _last_xids(view: NodeView) -> dict[GpuUuid, int]:
+    """By device the code of its latest error."""
+    in_time = sorted(view.totals.xids.items(), key=lambda item: item[1].last_at)
+    return {uuid: xid for (uuid, xid), _ in in_time}

@@ -1,28 +1,27 @@
 """The node's GPUs in base units, and what each container and process has of them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from gpusight.catalog import hardware as catalog
 from gpusight.catalog.spec import FamilySpec
+from gpusight.collectors.columns import Keys, column, kept
 from gpusight.collectors.shares import (
     Holding,
-    Holdings,
-    Shares,
     find_holdings,
+    find_shares,
     gpu_instances,
     is_mig,
     memory_limit,
     memory_used,
     process_memory,
-    time_shares,
 )
 from gpusight.collectors.totals import THROTTLE_REASONS
 from gpusight.collectors.view import ContainerName, Look, NodeView, name_of
-from gpusight.exposition.blocks import LabelValues, Number, Sample
+from gpusight.exposition.blocks import FamilyBlock, LabelValues, Number, Sample
 from gpusight.model.hardware import GpuReading, MigReading, NvLink
 from gpusight.model.identity import GpuUuid, HostPid
 
@@ -47,21 +46,19 @@ class HardwareCollector:
     look: Look
     options: HardwareOptions = DEFAULT
 
-    def collect(self) -> Iterable[Sample]:
+    def collect(self) -> Iterable[Sample | FamilyBlock]:
         return collect(self.look(), self.options)
 
 
-def collect(view: NodeView, options: HardwareOptions = DEFAULT) -> Iterator[Sample]:
+def collect(view: NodeView, options: HardwareOptions = DEFAULT) -> Iterator[Sample | FamilyBlock]:
     """Samples of all readable devices; a reading that is not there gives none."""
-    holdings = find_holdings(view)
-    shares = {gpu.uuid: time_shares(gpu, holdings.get(gpu.uuid, {})) for gpu in view.gpus}
     if options.gpu:
         yield from _xids(view)
-        for gpu in view.gpus:
-            device = _Device(view, gpu, shares[gpu.uuid])
-            yield from chain.from_iterable(part(device) for part in _PARTS)
+        devices = _Devices(view, view.gpus, kept(tuple([(gpu.uuid, str(gpu.index)) for gpu in view.gpus])))
+        for part in _PARTS:
+            yield from part(devices)
     if options.containers:
-        yield from _containers(view, holdings, {uuid: each for uuid, each in shares.items() if each is not None})
+        yield from _containers(view)
     if options.processes:
         for gpu in view.gpus:
             yield from _processes(view, gpu)
@@ -133,76 +130,77 @@ _DIGITS = 9
 """Of shares of time: beyond them there is nothing but the noise of binary fractions."""
 
 
-class _Device(NamedTuple):
+class _Devices(NamedTuple):
+    """All readable devices, each with the labels `uuid` and `gpu`."""
+
     view: NodeView
-    gpu: GpuReading
-    shares: Shares | None
+    gpus: tuple[GpuReading, ...]
+    keys: Keys
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.gpu.uuid, str(self.gpu.index)
-
-
-def _known(spec: FamilySpec, key: LabelValues, value: Number | None) -> Iterator[Sample]:
-    if value is not None:
-        yield Sample(spec, key, value)
+    def each(self) -> Iterator[tuple[GpuReading, LabelValues]]:
+        return zip(self.gpus, self.keys, strict=True)
 
 
-def _info(device: _Device) -> Iterator[Sample]:
-    view, gpu, _ = device
-    versions = (view.hardware.driver_version, view.hardware.cuda_version) if view.hardware else (None, None)
-    key = (*device.key, view.node, gpu.name, gpu.brand, gpu.pci_bus_id, gpu.serial, *versions)
-    yield Sample(catalog.GPU_INFO, key, 1)
+def _info(devices: _Devices) -> Iterator[FamilyBlock]:
+    hardware, node = devices.view.hardware, devices.view.node
+    versions = (hardware.driver_version, hardware.cuda_version) if hardware else (None, None)
+    keys = [(*key, node, gpu.name, gpu.brand, gpu.pci_bus_id, gpu.serial, *versions) for gpu, key in devices.each()]
+    yield from column(catalog.GPU_INFO, kept(tuple(keys)), [1] * len(keys))
 
 
-def _readings(device: _Device) -> Iterator[Sample]:
-    gpu, key = device.gpu, device.key
+def _readings(devices: _Devices) -> Iterator[FamilyBlock]:
     for spec, read in READINGS:
-        value = read(gpu)
-        if value is not None:
-            yield Sample(spec, key, value)
+        yield from column(spec, devices.keys, [read(gpu) for gpu in devices.gpus])
 
 
-def _shares(device: _Device) -> Iterator[Sample]:
-    if device.shares is not None:
-        yield Sample(catalog.IDLE, device.key, round(device.shares.idle, _DIGITS))
-        yield Sample(catalog.UNATTRIBUTED, device.key, round(device.shares.unattributed, _DIGITS))
+def _shares(devices: _Devices) -> Iterator[FamilyBlock]:
+    found = find_shares(devices.view)
+    shares = [found[gpu.uuid] for gpu in devices.gpus]
+    yield from column(catalog.IDLE, devices.keys, [each and round(each.idle, _DIGITS) for each in shares])
+    unattributed = [each and round(each.unattributed, _DIGITS) for each in shares]
+    yield from column(catalog.UNATTRIBUTED, devices.keys, unattributed)
 
 
-def _energy(device: _Device) -> Iterator[Sample]:
-    totals, uuid = device.view.totals, device.gpu.uuid
-    yield from _known(catalog.IDLE_ENERGY, device.key, totals.idle_energy.get(uuid))
-    yield from _known(catalog.UNATTRIBUTED_ENERGY, device.key, totals.unattributed_energy.get(uuid))
+def _energy(devices: _Devices) -> Iterator[FamilyBlock]:
+    totals = devices.view.totals
+    for spec, energy in (
+        (catalog.IDLE_ENERGY, totals.idle_energy),
+        (catalog.UNATTRIBUTED_ENERGY, totals.unattributed_energy),
+    ):
+        yield from column(spec, devices.keys, [energy.get(gpu.uuid) for gpu in devices.gpus])
 
 
-def _fans(device: _Device) -> Iterator[Sample]:
-    for fan, ratio in enumerate(device.gpu.fan_ratios):
-        yield Sample(catalog.FAN_SPEED, (*device.key, str(fan)), ratio)
+def _fans(devices: _Devices) -> Iterator[Sample]:
+    for gpu, key in devices.each():
+        for fan, ratio in enumerate(gpu.fan_ratios):
+            yield Sample(catalog.FAN_SPEED, (*key, str(fan)), ratio)
 
 
-def _throttle(device: _Device) -> Iterator[Sample]:
-    now = device.gpu.throttle_reasons
-    if now is None:
-        return
-    for reason in dict.fromkeys((*THROTTLE_REASONS, *now)):
-        key = (*device.key, reason)
-        yield Sample(catalog.THROTTLE_REASON, key, int(reason in now))
-        yield from _known(
-            catalog.THROTTLE_SECONDS, key, device.view.totals.throttle_seconds.get((device.gpu.uuid, reason))
-        )
+def _throttle(devices: _Devices) -> Iterator[FamilyBlock]:
+    totals = devices.view.totals.throttle_seconds
+    told = [(gpu.uuid, key, gpu.throttle_reasons) for gpu, key in devices.each() if gpu.throttle_reasons is not None]
+    rows = [
+        (uuid, (*key, reason), reason, int(reason in now))
+        for uuid, key, now in told
+        for reason in dict.fromkeys((*THROTTLE_REASONS, *now))
+    ]
+    keys = kept(tuple([key for _, key, _, _ in rows]))
+    yield from column(catalog.THROTTLE_REASON, keys, [holds for *_, holds in rows])
+    yield from column(catalog.THROTTLE_SECONDS, keys, [totals.get((uuid, reason)) for uuid, _, reason, _ in rows])
 
 
-def _ecc(device: _Device) -> Iterator[Sample]:
-    for ecc in device.gpu.ecc:
-        yield Sample(catalog.ECC_ERRORS, (*device.key, ecc.kind, ecc.span), ecc.count)
+def _ecc(devices: _Devices) -> Iterator[FamilyBlock]:
+    rows = [((*key, ecc.kind, ecc.span), ecc.count) for gpu, key in devices.each() for ecc in gpu.ecc]
+    yield from column(catalog.ECC_ERRORS, kept(tuple([key for key, _ in rows])), [count for _, count in rows])
 
 
-def _rows(device: _Device) -> Iterator[Sample]:
-    if rows := device.gpu.remapped_rows:
-        yield Sample(catalog.REMAPPED_ROWS, (*device.key, "correctable"), rows.correctable)
-        yield Sample(catalog.REMAPPED_ROWS, (*device.key, "uncorrectable"), rows.uncorrectable)
-        yield Sample(catalog.ROW_REMAP_PENDING, device.key, int(rows.is_pending))
-        yield Sample(catalog.ROW_REMAP_FAILED, device.key, int(rows.has_failed))
+def _rows(devices: _Devices) -> Iterator[Sample]:
+    for gpu, key in devices.each():
+        if rows := gpu.remapped_rows:
+            yield Sample(catalog.REMAPPED_ROWS, (*key, "correctable"), rows.correctable)
+            yield Sample(catalog.REMAPPED_ROWS, (*key, "uncorrectable"), rows.uncorrectable)
+            yield Sample(catalog.ROW_REMAP_PENDING, key, int(rows.is_pending))
+            yield Sample(catalog.ROW_REMAP_FAILED, key, int(rows.has_failed))
 
 
 LINK_ERRORS: Sequence[tuple[str, Callable[[NvLink], int | None]]] = (
@@ -212,15 +210,20 @@ LINK_ERRORS: Sequence[tuple[str, Callable[[NvLink], int | None]]] = (
 )
 
 
-def _nvlinks(device: _Device) -> Iterator[Sample]:
-    of_device = device.key
-    for link in device.gpu.nvlinks:
-        key = (*of_device, str(link.link))
-        yield Sample(catalog.NVLINK_UP, key, int(link.is_active))
-        for kind, read in LINK_ERRORS:
-            errors = read(link)
-            if errors is not None:
-                yield Sample(catalog.NVLINK_ERRORS, (*key, kind), errors)
+def _nvlinks(devices: _Devices) -> Iterator[FamilyBlock]:
+    keys, keys_of_errors = _link_keys(
+        tuple([(key, tuple([link.link for link in gpu.nvlinks])) for gpu, key in devices.each() if gpu.nvlinks])
+    )
+    links = [link for gpu in devices.gpus for link in gpu.nvlinks]
+    yield from column(catalog.NVLINK_UP, keys, [int(link.is_active) for link in links])
+    yield from column(catalog.NVLINK_ERRORS, keys_of_errors, [read(link) for link in links for _, read in LINK_ERRORS])
+
+
+@lru_cache(maxsize=8)
+def _link_keys(devices: tuple[tuple[LabelValues, tuple[int, ...]], ...]) -> tuple[Keys, Keys]:
+    """Of the links, and of their errors: there are hundreds of them."""
+    keys = tuple((*key, str(link)) for key, links in devices for link in links)
+    return keys, tuple((*key, kind) for key in keys for kind, _ in LINK_ERRORS)
 
 
 # MIG: one row per MIG device, readings per GPU instance.
@@ -242,16 +245,23 @@ MIG_READINGS: Sequence[tuple[FamilySpec, Callable[[MigReading], Number | None]]]
 )
 
 
-def _migs(device: _Device) -> Iterator[Sample]:
-    for mig in device.gpu.mig:
-        ids = (str(mig.gpu_instance_id), str(mig.compute_instance_id))
-        yield Sample(catalog.MIG_INFO, (*device.key, mig.uuid, *ids, mig.profile), 1)
-    for mig in gpu_instances(device.gpu):
-        for spec, read in MIG_READINGS:
-            yield from _known(spec, (*device.key, str(mig.gpu_instance_id)), read(mig))
+def _migs(devices: _Devices) -> Iterator[Sample]:
+    for gpu, key in devices.each():
+        for mig in gpu.mig:
+            ids = (str(mig.gpu_instance_id), str(mig.compute_instance_id))
+            yield Sample(catalog.MIG_INFO, (*key, mig.uuid, *ids, mig.profile), 1)
+        for mig in gpu_instances(gpu):
+            for spec, read in MIG_READINGS:
+                yield from _known(spec, (*key, str(mig.gpu_instance_id)), read(mig))
 
 
-_PARTS = (_info, _readings, _shares, _energy, _fans, _throttle, _ecc, _rows, _nvlinks, _migs)
+def _known(spec: FamilySpec, key: LabelValues, value: Number | None) -> Iterator[Sample]:
+    if value is not None:
+        yield Sample(spec, key, value)
+
+
+_Part = Callable[[_Devices], Iterator[Sample | FamilyBlock]]
+_PARTS: Sequence[_Part] = (_info, _readings, _shares, _energy, _fans, _throttle, _ecc, _rows, _nvlinks, _migs)
 
 
 def _xids(view: NodeView) -> Iterator[Sample]:
@@ -264,25 +274,42 @@ def _xids(view: NodeView) -> Iterator[Sample]:
 # Containers.
 
 
-def _containers(view: NodeView, holdings: Holdings, shares: Mapping[GpuUuid, Shares]) -> Iterator[Sample]:
+def _containers(view: NodeView) -> Iterator[FamilyBlock]:
+    shares, energy = find_shares(view), view.totals.container_energy
     gpus = {gpu.uuid: gpu for gpu in view.gpus}
-    for uuid, holders in holdings.items():
+    rows, holder_keys = [], list[LabelValues]()
+    for uuid, holders in find_holdings(view).items():
+        used = memory_used(gpus.get(uuid), holders)
+        of_device = shares.get(uuid)
+        times = of_device.containers if of_device else {}
         for name, holding in holders.items():
-            key = (*name, uuid)
-            share = shares[uuid].containers.get(name) if uuid in shares else None
-            share = share and round(share, _DIGITS)
-            spent = view.totals.container_energy.get((uuid, name))
-            yield from _known(catalog.CONTAINER_MEMORY_USED, key, memory_used(gpus.get(uuid), holders, name))
-            yield from _known(catalog.CONTAINER_MEMORY_LIMIT, key, memory_limit(holding))
-            yield from _known(catalog.CONTAINER_UTILIZATION, key, share)
-            yield from _known(catalog.CONTAINER_ENERGY, key, spent and spent.joules)
-            yield from _holder(name, uuid, holding)
+            share, spent = times.get(name), energy.get((uuid, name))
+            time = share and round(share, _DIGITS)
+            rows.append(((*name, uuid), used[name], memory_limit(holding), time, spent and spent.joules))
+            holder_keys += _holder_keys(name, uuid, holding)
+    keys, *columns = zip(*rows, strict=True) if rows else ((),)
+    held = (catalog.HOLDER_INFO, kept(tuple(holder_keys)), (1,) * len(holder_keys))
+    found = [*((spec, kept(keys), values) for spec, values in zip(_CONTAINER_SPECS, columns, strict=False)), held]
+    for each in sorted(found, key=lambda each: _first_known(each[2])):
+        yield from column(*each)
 
 
-def _holder(name: ContainerName, uuid: GpuUuid, holding: Holding) -> Iterator[Sample]:
+def _first_known(values: Sequence[Number | None]) -> int:
+    """Families stand on the page in the order in which containers have them."""
+    return next((place for place, value in enumerate(values) if value is not None), 0)
+
+
+_CONTAINER_SPECS = (
+    catalog.CONTAINER_MEMORY_USED,
+    catalog.CONTAINER_MEMORY_LIMIT,
+    catalog.CONTAINER_UTILIZATION,
+    catalog.CONTAINER_ENERGY,
+)
+
+
+def _holder_keys(name: ContainerName, uuid: GpuUuid, holding: Holding) -> list[LabelValues]:
     device = None if is_mig(uuid) else uuid
-    for mig in holding.migs or (None,):
-        yield Sample(catalog.HOLDER_INFO, (*name, device, mig, holding.how), 1)
+    return [(*name, device, mig, holding.how) for mig in holding.migs or (None,)]
 
 
 # Processes.

@@ -7,7 +7,7 @@ from typing import ClassVar, get_args
 
 from gpusight.catalog import own as catalog
 from gpusight.catalog.spec import FamilySpec
-from gpusight.collectors.view import Look, NodeView, NvmlHealth, name_of
+from gpusight.collectors.view import Look, NodeView, NvmlHealth, SourceHealth, name_of
 from gpusight.exposition.blocks import Sample
 from gpusight.model.hardware import HardwareSnapshot
 from gpusight.model.ownership import JoinFailure
@@ -35,6 +35,8 @@ def collect(view: NodeView) -> Iterator[Sample]:
         yield from _nvml(view.nvml)
     if view.vgpu is not None:
         yield from _vgpu(view, view.vgpu)
+    for source in view.sources:
+        yield from _source(source)
     for exporter in view.other_exporters:
         yield Sample(catalog.OTHER_EXPORTER, (exporter,), 1)
     failures = Counter[str](unjoined.reason for unjoined in view.ownership.unjoined)
@@ -56,6 +58,16 @@ def _nvml(health: NvmlHealth) -> Iterator[Sample]:
         yield Sample(catalog.NVML_CHILD_FAILURES, (failure,), count)
     for field, count in health.implausible.items():
         yield Sample(catalog.NVML_IMPLAUSIBLE, (field,), count)
+
+
+def _source(source: SourceHealth) -> Iterator[Sample]:
+    yield Sample(catalog.SOURCE_UP, (source.name, source.reason), int(source.is_up))
+    if source.heard_at is not None:
+        yield Sample(catalog.SOURCE_LAST_ANSWER, (source.name,), source.heard_at)
+    for reason, count in source.failures.items():
+        yield Sample(catalog.SOURCE_FAILURES, (source.name, reason), count)
+    if source.unusable is not None:
+        yield Sample(catalog.SOURCE_UNUSABLE, (source.name,), source.unusable)
 
 
 def _vgpu(view: NodeView, snapshot: VgpuSnapshot) -> Iterator[Sample]:

@@ -9,11 +9,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from gpusight.catalog.own import COLLECTOR_DURATION, COLLECTOR_LAST_SUCCESS, COLLECTOR_SUCCESS
-from gpusight.exposition.blocks import FamilyBlock, Rubbish, Sample, check, group
+from gpusight.catalog.spec import FamilySpec
+from gpusight.exposition.blocks import FamilyBlock, LabelValues, Rubbish, Sample, check, group
 from gpusight.exposition.endpoint import Scrape, ScrapeRequest, UnknownCollector
 from gpusight.model.time import Clock
 
@@ -43,6 +44,10 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
+_GoodKeys = dict[FamilySpec, tuple[LabelValues, ...]]
+"""The keys that were found good at the last run: a collector that keeps them need not have them checked again."""
+
+
 @dataclass
 class _Runner:
     """One collector and its run under way: never two at once."""
@@ -54,6 +59,7 @@ class _Runner:
     overdue: bool = False
     last_success: float | None = None
     last_error: str = ""
+    good_keys: _GoodKeys = field(default_factory=dict)
 
     def begin(self) -> bool:
         """Get ready for a run, unless the last one has not ended yet."""
@@ -138,7 +144,7 @@ class _Crew:
             except IndexError:  # another thread was faster
                 break
             if runner.under_way is not None:
-                self._ended.append((runner.under_way, _collect(runner.collector, runner.clock)))
+                self._ended.append((runner.under_way, _collect(runner)))
         with suppress(RuntimeError):  # the loop has ended meanwhile
             self._loop.call_soon_threadsafe(self._tell)
 
@@ -149,23 +155,25 @@ class _Crew:
                 future.set_result(outcome)
 
 
-def _collect(collector: Collector, clock: Clock) -> Outcome:
-    started = clock.monotonic()
+def _collect(runner: _Runner) -> Outcome:
+    started = runner.clock.monotonic()
     try:
-        blocks, error = _checked(collector.collect), ""
+        blocks, error = _checked(runner.collector.collect, runner.good_keys), ""
     except Exception as exception:
         blocks, error = [], f"{type(exception).__name__}: {exception}"
-    return Outcome(blocks, clock.monotonic() - started, error)
+    return Outcome(blocks, runner.clock.monotonic() - started, error)
 
 
-def _checked(collect: Callable[[], Iterable[Sample | FamilyBlock]]) -> list[FamilyBlock]:
+def _checked(collect: Callable[[], Iterable[Sample | FamilyBlock]], good: _GoodKeys) -> list[FamilyBlock]:
     items = list(collect())
     odd = set(map(type, items)) - {Sample, FamilyBlock}
     if odd:
         raise Rubbish(f"returned {', '.join(sorted(kind.__name__ for kind in odd))} where samples were due")
     blocks = group(items)
     for block in blocks:
-        check(block)
+        check(block, good.get(block.spec))
+    good.clear()
+    good.update((block.spec, block.keys) for block in blocks)
     return blocks
 
 

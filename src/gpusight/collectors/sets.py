@@ -34,7 +34,7 @@ _HAMI = tuple(dict.fromkeys(spec for families in DEFAULT_VGPU.families for spec 
 
 SETS: tuple[FamilySet, ...] = (
     FamilySet("hami", "HAMi's vGPU monitor, in the chosen dialects", _HAMI, 5, 16),
-    FamilySet("dcgm", "dcgm-exporter's names for the GPUs", dcgm.FAMILIES, 30, 0),
+    FamilySet("dcgm", "dcgm-exporter's names for the GPUs", dcgm.FAMILIES, 31, 0),
     FamilySet("gpu", "the GPUs in base units", hardware.GPU_FAMILIES, 76, 0),
     FamilySet("containers", "what each container has of each GPU", hardware.CONTAINER_FAMILIES, 0, 5),
     FamilySet("processes", "what each process has of each GPU", hardware.PROCESS_FAMILIES, 0, 2, is_default=False),

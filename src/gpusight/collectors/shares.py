@@ -54,7 +54,10 @@ class _Book:
         self.found: dict[GpuUuid, dict[ContainerName, Holding]] = {}
 
     def at(self, uuid: GpuUuid, container: ContainerName, how: How, *, is_granted: bool) -> Holding:
-        holding = self.found.setdefault(uuid, {}).setdefault(container, Holding(how, is_granted))
+        holders = self.found.setdefault(uuid, {})
+        holding = holders.get(container)
+        if holding is None:
+            holding = holders[container] = Holding(how, is_granted)
         holding.is_granted |= is_granted
         return holding
 
@@ -83,7 +86,8 @@ def _hear_ownership(view: NodeView, book: _Book) -> None:
             uuid, mig = migs.get(wanted, (GpuUuid(device), None))
             if name := name_of(holder):
                 holding = book.at(uuid, name, holder.how, is_granted=True)
-                holding.migs |= {wanted: mig} if is_mig(wanted) else {}
+                if is_mig(wanted):
+                    holding.migs[wanted] = mig
 
 
 def is_mig(uuid: str) -> bool:
@@ -115,7 +119,7 @@ def _hear_scheduler(view: NodeView, book: _Book) -> None:
 def find_untouched(view: NodeView) -> frozenset[tuple[str, str]]:
     """The containers, by pod UID and name, that HAMi prepared and that made no CUDA call yet."""
     entries = view.vgpu.containers if view.vgpu else ()
-    return frozenset((e.pod_uid, e.container) for e in entries if e.region is None and e.problem is None)
+    return frozenset([(e.pod_uid, e.container) for e in entries if e.region is None and e.problem is None])
 
 
 def _hear_processes(view: NodeView, book: _Book) -> None:
@@ -155,16 +159,26 @@ def gpu_instances(gpu: GpuReading) -> list[MigReading]:
 # Memory.
 
 
-def memory_used(gpu: GpuReading | None, holders: Holders, name: ContainerName) -> int | None:
-    """What the container holds on the device, by the best witness; None if none is to be trusted."""
+def memory_used(gpu: GpuReading | None, holders: Holders) -> dict[ContainerName, int | None]:
+    """What each container holds on the device, by the best witness; None if none is to be trusted."""
+    by_pid = process_memory(gpu.processes or ()) if gpu else {}
+    is_told = gpu is not None and gpu.processes is not None and not _strangers(gpu, holders)
+    return {name: _memory_of(holders, name, by_pid, is_told=is_told) for name in holders}
+
+
+def _memory_of(
+    holders: Holders, name: ContainerName, by_pid: Mapping[HostPid, int | None], *, is_told: bool
+) -> int | None:
+    """`is_told`: each process on the device is known to be a container's."""
     holding = holders[name]
-    guesses = (
-        _memory_of_processes(gpu, holding),
-        _memory_of_instances(holders, name),
-        _memory_in_regions(holding),
-        0 if holding.is_untouched or _has_no_process(gpu, holders, holding) else None,
-    )
-    return next((guess for guess in guesses if guess is not None), None)
+    used = _sum([by_pid[pid] for pid in holding.pids if pid in by_pid])
+    if used is None and holding.migs:
+        used = _memory_of_instances(holders, name)
+    if used is None:
+        used = _memory_in_regions(holding)
+    if used is None and (holding.is_untouched or (is_told and not holding.pids)):
+        used = 0
+    return used
 
 
 def memory_limit(holding: Holding) -> int | None:
@@ -184,11 +198,6 @@ def process_memory(processes: Iterable[GpuProcess]) -> dict[HostPid, int | None]
     return {pid: _sum(list(seen.values())) for pid, seen in parts.items()}
 
 
-def _memory_of_processes(gpu: GpuReading | None, holding: Holding) -> int | None:
-    by_pid = process_memory(gpu.processes or ()) if gpu else {}
-    return _sum([memory for pid, memory in by_pid.items() if pid in holding.pids])
-
-
 def _memory_of_instances(holders: Holders, name: ContainerName) -> int | None:
     instances = _instances(holders[name])
     is_alone = all(sole_holder_of_instance(holders, instance) == name for instance in instances)
@@ -202,11 +211,6 @@ def _memory_in_regions(holding: Holding) -> int | None:
 def _memory_in_region(device: RegionDevice) -> int | None:
     """HAMi's watcher sets the driver's figure to 0 before every refresh, so the greater of the two is nearer."""
     return max((value for value in (device.used, device.monitor_used) if value is not None), default=None)
-
-
-def _has_no_process(gpu: GpuReading | None, holders: Holders, holding: Holding) -> bool:
-    """All processes on the device are known to be others'."""
-    return gpu is not None and gpu.processes is not None and not holding.pids and not _strangers(gpu, holders)
 
 
 def _strangers(gpu: GpuReading, holders: Holders) -> set[HostPid]:
@@ -238,6 +242,15 @@ class _Raw(NamedTuple):
     @property
     def total(self) -> float:
         return sum(self.containers.values()) + self.others
+
+
+def find_shares(view: NodeView) -> Mapping[GpuUuid, Shares | None]:
+    """How the time of each readable device is divided."""
+    if "shares" not in view.memo:
+        holdings = find_holdings(view)
+        view.memo["shares"] = {gpu.uuid: time_shares(gpu, holdings.get(gpu.uuid, {})) for gpu in view.gpus}
+    found: Mapping[GpuUuid, Shares | None] = view.memo["shares"]
+    return found
 
 
 def time_shares(gpu: GpuReading, holders: Holders) -> Shares | None:

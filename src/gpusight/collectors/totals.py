@@ -1,10 +1,9 @@
 """What adds up from reading to reading: XID errors, throttled time, energy by who used it. Pure."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from gpusight.collectors.shares import Shares, find_holdings, time_shares
+from gpusight.collectors.shares import Shares, find_shares
 from gpusight.collectors.view import ContainerName, NodeView, Spent, Totals, XidTotal
 from gpusight.model.hardware import GpuReading, XidEvent
 from gpusight.model.identity import GpuUuid
@@ -83,10 +82,10 @@ def _throttled(steps: Iterable[_Step]) -> Iterator[tuple[tuple[GpuUuid, str], fl
     for step in steps:
         if step.after.throttle_reasons is None:
             continue
-        ends = Counter(step.after.throttle_reasons) + Counter((step.before and step.before.throttle_reasons) or ())
+        ends = (*step.after.throttle_reasons, *((step.before and step.before.throttle_reasons) or ()))
         half = step.seconds / 2 if step.is_continuous else 0.0
         for reason in dict.fromkeys((*THROTTLE_REASONS, *ends)):
-            yield (step.after.uuid, reason), ends[reason] * half
+            yield (step.after.uuid, reason), ends.count(reason) * half
 
 
 # Energy.
@@ -105,13 +104,12 @@ _NOBODY_KNOWN = Shares({}, 1.0, 0.0)
 
 
 def _charges(view: NodeView, steps: Iterable[_Step]) -> Iterator[_Charge]:
-    holdings = find_holdings(view)
+    found = find_shares(view)
     for step in steps:
         joules = _joules(step)
         if joules is None:
             continue
-        holders = holdings.get(step.after.uuid, {})
-        shares = time_shares(step.after, holders) or _NOBODY_KNOWN
+        shares = found[step.after.uuid] or _NOBODY_KNOWN
         if not step.is_continuous:
             shares = Shares(dict.fromkeys(shares.containers, 0.0), 1.0, 0.0)
         parts = {name: share * joules for name, share in shares.containers.items()}

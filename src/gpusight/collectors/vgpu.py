@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from gpusight import __version__
@@ -16,10 +17,11 @@ from gpusight.catalog import vgpu as catalog
 from gpusight.catalog.hami import present
 from gpusight.catalog.spec import FamilySpec, Label
 from gpusight.catalog.vgpu import VgpuFamilies
-from gpusight.collectors.grants import find_grants
+from gpusight.collectors.columns import Keys, column, kept
+from gpusight.collectors.grants import Grant, find_grants
 from gpusight.collectors.shares import find_holdings, find_untouched
 from gpusight.collectors.view import ContainerName, Look, NodeView, name_of, percent
-from gpusight.exposition.blocks import LabelValues, Number, Sample
+from gpusight.exposition.blocks import FamilyBlock, LabelValues, Number
 from gpusight.model.hardware import GpuReading, MigReading
 from gpusight.model.vgpu import RegionDevice
 
@@ -28,6 +30,7 @@ DIALECTS: Mapping[str, VgpuFamilies] = catalog.BY_DIALECT | {
 }
 """What may be chosen; a `-legacy` one is what its version adds when old names are asked for."""
 
+_Labels = Mapping[str, str | None]
 MEASURED_LABELS = frozenset(
     one.name
     for one in (
@@ -87,58 +90,61 @@ class VgpuCollector:
     look: Look
     options: VgpuOptions = DEFAULT
 
-    def collect(self) -> Iterable[Sample]:
+    def collect(self) -> Iterable[FamilyBlock]:
         return collect(self.look(), self.options)
 
 
-def collect(view: NodeView, options: VgpuOptions = DEFAULT) -> Iterator[Sample]:
+def collect(view: NodeView, options: VgpuOptions = DEFAULT) -> Iterator[FamilyBlock]:
     """The same facts in every chosen dialect; a family that two dialects share comes once."""
-    samples: dict[tuple[FamilySpec, LabelValues], Sample] = {}
-    specs = _specs(options)
-    for quantity, labels, value in _facts(view, options):
-        for spec, names in specs[quantity]:
-            key = tuple(map(labels.__getitem__, names))
-            samples.setdefault((spec, key), Sample(spec, key, value))
-    yield from samples.values()
+    specs = _specs(options.dialects)
+    for facts in (_BUILD_FACTS, _host(view), _containers(view, options), _mig_info(view)):
+        keys = {names: _keys(facts.labels, names) for names in _label_names(specs, facts.columns)}
+        for quantity, values in facts.columns.items():
+            for spec in specs[quantity]:
+                yield from _block(spec, keys[spec.label_names], values)
 
 
-def _specs(options: VgpuOptions) -> dict[str, list[tuple[FamilySpec, tuple[str, ...]]]]:
-    """What the chosen dialects call each quantity, and their labels."""
-    found = {
-        quantity: filter(None, dict.fromkeys(getattr(families, quantity) for families in options.families))
+@lru_cache(maxsize=16)
+def _specs(dialects: tuple[str, ...]) -> Mapping[str, tuple[FamilySpec, ...]]:
+    """What the chosen dialects call each quantity."""
+    families = [DIALECTS[name] for name in dict.fromkeys(dialects)]
+    return {
+        quantity: tuple(filter(None, dict.fromkeys(getattr(each, quantity) for each in families)))
         for quantity in VgpuFamilies._fields
     }
-    return {quantity: [(spec, spec.label_names) for spec in specs] for quantity, specs in found.items()}
 
 
-# Facts: a number of a quantity, with its labels in every spelling.
+def _label_names(specs: Mapping[str, Iterable[FamilySpec]], quantities: Iterable[str]) -> set[tuple[str, ...]]:
+    return {spec.label_names for quantity in quantities for spec in specs[quantity]}
 
 
-class _Fact(NamedTuple):
-    quantity: str
-    """A field of VgpuFamilies."""
-    labels: Mapping[str, str | None]
-    value: Number
+def _keys(labels: Sequence[_Labels], names: tuple[str, ...]) -> Keys:
+    return kept(tuple([tuple([row[name] for name in names]) for row in labels]))
 
 
-def _facts(view: NodeView, options: VgpuOptions) -> Iterator[_Fact]:
-    yield _Fact("build_info", _BUILD, 1)
-    for gpu in view.gpus:
-        yield from _host(view, gpu)
-    yield from _containers(view, options)
-    if options.untouched:
-        yield from _untouched(view)
-    yield from _mig_info(view)
+def _block(spec: FamilySpec, keys: Keys, values: Sequence[Number | None]) -> Iterator[FamilyBlock]:
+    """Of two directories of one name, such as a recreated pod leaves, the first that says anything counts."""
+    if len(set(keys)) != len(keys):
+        first: dict[LabelValues, Number] = {}
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                first.setdefault(key, value)
+        keys, values = tuple(first), tuple(first.values())
+    yield from column(spec, keys, values)
+
+
+# Facts: numbers of several quantities, by row, with the labels of each row in every spelling.
+
+
+class _Facts(NamedTuple):
+    labels: Sequence[_Labels]
+    columns: Mapping[str, Sequence[Number | None]]
+    """By quantity, a field of VgpuFamilies, a value for each row."""
 
 
 def _spelled(spellings: Sequence[tuple[tuple[Label, ...], str | None]]) -> dict[str, str | None]:
     values = {one.name: value for labels, value in spellings for one in labels}
     return {**values, label.ZONE.name: label.ZONE_VALUE}
-
-
-def _known(quantity: str, labels: Mapping[str, str | None], value: Number | None) -> Iterator[_Fact]:
-    if value is not None:
-        yield _Fact(quantity, labels, value)
 
 
 # The host's devices.
@@ -156,18 +162,22 @@ _HOST: Sequence[tuple[str, Callable[[GpuReading], Number | None]]] = (
 )
 
 
-def _host(view: NodeView, gpu: GpuReading) -> Iterator[_Fact]:
-    labels = _spelled(
+def _host(view: NodeView) -> _Facts:
+    labels = [_host_labels(view.node, gpu.index, gpu.uuid, gpu.name) for gpu in view.gpus]
+    return _Facts(labels, {quantity: [read(gpu) for gpu in view.gpus] for quantity, read in _HOST})
+
+
+@lru_cache(maxsize=64)
+def _host_labels(node: str, index: int, uuid: str, name: str) -> _Labels:
+    return _spelled(
         (
-            ((label.NODEID, label.NODE), view.node),
-            ((label.DEVICEIDX, label.DEVICE_INDEX), str(gpu.index)),
-            ((label.DEVICEUUID, label.DEVICE_UUID), gpu.uuid),
+            ((label.NODEID, label.NODE), node),
+            ((label.DEVICEIDX, label.DEVICE_INDEX), str(index)),
+            ((label.DEVICEUUID, label.DEVICE_UUID), uuid),
             # HAMi's monitor always puts the vendor first, even before "NVIDIA A100".
-            ((label.DEVICETYPE, label.DEVICE_TYPE), f"NVIDIA-{gpu.name}"),
+            ((label.DEVICETYPE, label.DEVICE_TYPE), f"NVIDIA-{name}"),
         )
     )
-    for quantity, read in _HOST:
-        yield from _known(quantity, labels, read(gpu))
 
 
 # Containers with HAMi's library at work.
@@ -183,7 +193,26 @@ _CONTAINER: Sequence[tuple[str, Callable[[RegionDevice], Number | None]]] = (
 )
 
 
-def _containers(view: NodeView, options: VgpuOptions) -> Iterator[_Fact]:
+class _Row(NamedTuple):
+    """A container on one of its devices."""
+
+    name: ContainerName
+    device: RegionDevice
+    last_kernel: float | None
+
+
+def _containers(view: NodeView, options: VgpuOptions) -> _Facts:
+    rows = list(_rows(view))
+    labels = [_container_labels(row.name, row.device.index, row.device.uuid) for row in rows]
+    if options.value_labels:
+        labels = [each | _parts(row.device) for each, row in zip(labels, rows, strict=True)]
+    columns = {quantity: [read(row.device) for row in rows] for quantity, read in _CONTAINER}
+    columns["last_kernel"] = [row.last_kernel for row in rows]
+    untouched = list(_untouched(view)) if options.untouched else []
+    return _and_untouched(_Facts(labels, columns), untouched)
+
+
+def _rows(view: NodeView) -> Iterator[_Row]:
     for entry in view.vgpu.containers if view.vgpu else ():
         holder = view.ownership.of_directory.get((entry.pod_uid, entry.container))
         name = name_of(holder) if holder else None
@@ -192,14 +221,13 @@ def _containers(view: NodeView, options: VgpuOptions) -> Iterator[_Fact]:
         last = entry.region.last_kernel_at
         elapsed = None if last is None else max(view.now - last, 0.0)
         for device in entry.region.devices:
-            labels = _container_labels(name, device.index, device.uuid) | _parts(device, options)
-            for quantity, read in _CONTAINER:
-                yield from _known(quantity, labels, read(device))
-            yield from _known("last_kernel", labels, elapsed)
+            yield _Row(name, device, elapsed)
 
 
+@lru_cache(maxsize=4096)
 def _container_labels(name: ContainerName, index: int, uuid: str) -> dict[str, str | None]:
-    return _spelled(
+    """With no parts of memory as labels."""
+    spelled = _spelled(
         (
             ((label.PODNAMESPACE, label.NAMESPACE), name.namespace),
             ((label.PODNAME, label.POD), name.pod),
@@ -208,11 +236,10 @@ def _container_labels(name: ContainerName, index: int, uuid: str) -> dict[str, s
             ((label.DEVICEUUID, label.DEVICE_UUID), uuid),
         )
     )
+    return {**dict.fromkeys(MEASURED_LABELS), **spelled}
 
 
-def _parts(device: RegionDevice, options: VgpuOptions) -> dict[str, str | None]:
-    if not options.value_labels:
-        return dict.fromkeys(MEASURED_LABELS)
+def _parts(device: RegionDevice) -> dict[str, str | None]:
     return _spelled(
         (
             ((label.CONTEXT, label.CONTEXT_SIZE), _text(device.context)),
@@ -237,32 +264,45 @@ def _text(value: int | None) -> str | None:
 # Containers before their first CUDA call.
 
 
-def _untouched(view: NodeView) -> Iterator[_Fact]:
+def _untouched(view: NodeView) -> Iterator[tuple[ContainerName, Grant]]:
     """Only where HAMi prepared the container and its scheduler's annotation tells device and limit."""
     untouched = find_untouched(view)
     for key, grants in find_grants(view).items():
         holder = view.ownership.of_directory.get(key)
         if holder and key in untouched and (name := name_of(holder)):
-            for grant in grants:
-                labels = _container_labels(name, grant.place, grant.uuid)
-                yield _Fact("memory_used", labels, 0)
-                yield _Fact("memory_limit", labels, grant.memory)
+            yield from ((name, grant) for grant in grants)
+
+
+def _and_untouched(facts: _Facts, untouched: Sequence[tuple[ContainerName, Grant]]) -> _Facts:
+    """What they use is 0, what they may use is known, and there is nothing else to say of them."""
+    if not untouched:
+        return facts
+    labels = [*facts.labels, *(_container_labels(name, grant.place, grant.uuid) for name, grant in untouched)]
+    nothing: list[Number | None] = [None] * len(untouched)
+    said: Mapping[str, list[Number | None]] = {
+        "memory_used": [0] * len(untouched),
+        "memory_limit": [grant.memory for _, grant in untouched],
+    }
+    return _Facts(labels, {name: [*values, *said.get(name, nothing)] for name, values in facts.columns.items()})
 
 
 # MIG.
 
 
-def _mig_info(view: NodeView) -> Iterator[_Fact]:
+def _mig_info(view: NodeView) -> _Facts:
     """Numbered per container, in the order of devices and instances."""
     holdings = find_holdings(view)
     of_container: dict[ContainerName, list[tuple[str, MigReading]]] = {}
     for gpu in sorted(view.gpus, key=lambda gpu: gpu.index):
-        for name, holding in holdings.get(gpu.uuid, {}).items():
+        for name, holding in holdings.get(gpu.uuid, {}).items() if gpu.mig else ():
             held = [mig for mig in gpu.mig if mig.uuid in holding.migs]
             of_container.setdefault(name, []).extend((gpu.uuid, mig) for mig in held)
-    for name, migs in of_container.items():
-        for place, (uuid, mig) in enumerate(migs):
-            yield _Fact("mig_info", _container_labels(name, place, uuid) | _mig_labels(mig), 1)
+    labels = [
+        _container_labels(name, place, uuid) | _mig_labels(mig)
+        for name, migs in of_container.items()
+        for place, (uuid, mig) in enumerate(migs)
+    ]
+    return _Facts(labels, {"mig_info": [1] * len(labels)})
 
 
 def _mig_labels(mig: MigReading) -> dict[str, str | None]:
@@ -281,7 +321,7 @@ def _mig_labels(mig: MigReading) -> dict[str, str | None]:
 
 _GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-_BUILD: Mapping[str, str] = {
+_BUILD: _Labels = {
     label.VERSION.name: __version__,
     label.REVISION.name: "unknown",
     label.BUILD_DATE.name: "unknown",
@@ -289,3 +329,5 @@ _BUILD: Mapping[str, str] = {
     label.COMPILER.name: sys.implementation.name,
     label.PLATFORM.name: f"{sys.platform}/{_GO_NAMES.get(platform.machine(), platform.machine())}",
 }
+
+_BUILD_FACTS = _Facts([_BUILD], {"build_info": [1]})

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gpusight.model.hardware import GpuReading, HardwareSnapshot
-from gpusight.model.identity import GpuUuid
+from gpusight.model.identity import ContainerRef, GpuUuid
 from gpusight.model.ownership import Holder, Ownership, PodAllocations, PodInfo
 from gpusight.model.units import Ratio, ratio_to_percent
 from gpusight.model.vgpu import VgpuSnapshot
@@ -41,6 +42,21 @@ class NvmlHealth(NamedTuple):
     implausible: Mapping[str, int]
 
 
+class SourceHealth(NamedTuple):
+    """How the reading of a source of names and grants goes."""
+
+    name: str
+    is_up: bool
+    reason: str
+    """Why it says nothing new; empty while it does."""
+    heard_at: float | None
+    """Unix time when it last said anything."""
+    failures: Mapping[str, int]
+    """So far, by reason."""
+    unusable: int | None = None
+    """Entries of its last answer that could not be used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """What adds up from reading to reading, since the process started; see `totals.accumulate`."""
@@ -67,6 +83,7 @@ class NodeView:
     totals: Totals = field(default_factory=Totals)
     nvml: NvmlHealth | None = None
     other_exporters: Sequence[str] = ()
+    sources: Sequence[SourceHealth] = ()
     is_simulated: bool = False
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What several collectors work out from the same view: worked out once."""
@@ -76,6 +93,8 @@ class NodeView:
         """The devices that could be read. One that is down has no reading, whatever was read of it before."""
         if self.hardware is None or not self.hardware.is_up:
             return ()
+        if not self.hardware.down:
+            return self.hardware.gpus
         # A number alone proves little: the driver counts anew when a device is gone.
         down = {device.index if device.uuid is None else device.uuid for device in self.hardware.down}
         return tuple(gpu for gpu in self.hardware.gpus if not {gpu.uuid, gpu.index} & down)
@@ -87,7 +106,12 @@ Look = Callable[[], NodeView]
 
 def name_of(holder: Holder) -> ContainerName | None:
     """The labels of a holder; None if some of its names are not known."""
-    name = ContainerName(holder.container.pod.namespace, holder.container.pod.name, holder.container.name)
+    return _name(holder.container)
+
+
+@lru_cache(maxsize=4096)
+def _name(container: ContainerRef) -> ContainerName | None:
+    name = ContainerName(container.pod.namespace, container.pod.name, container.name)
     return name if all(name) else None
 
 

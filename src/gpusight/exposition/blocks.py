@@ -48,15 +48,20 @@ class FamilyBlock:
 
 def group(items: Iterable[Sample | FamilyBlock]) -> list[FamilyBlock]:
     """One block per family, in order of first appearance; single samples and blocks may be mixed."""
-    parts: dict[FamilySpec, list[FamilyBlock | Sample]] = {}
+    first: dict[FamilySpec, Sample | FamilyBlock] = {}
+    several: dict[FamilySpec, list[Sample | FamilyBlock]] = {}
     for item in items:
-        parts.setdefault(item.spec, []).append(item)
-    return [_merge(spec, members) for spec, members in parts.items()]
+        if item.spec in first:
+            several.setdefault(item.spec, [first[item.spec]]).append(item)
+        else:
+            first[item.spec] = item
+    return [
+        item if isinstance(item, FamilyBlock) and spec not in several else _merge(spec, several.get(spec, [item]))
+        for spec, item in first.items()
+    ]
 
 
 def _merge(spec: FamilySpec, members: Sequence[FamilyBlock | Sample]) -> FamilyBlock:
-    if len(members) == 1 and isinstance(members[0], FamilyBlock):
-        return members[0]
     keys: list[LabelValues] = []
     values: list[Value] = []
     for member in members:
@@ -69,8 +74,20 @@ def _merge(spec: FamilySpec, members: Sequence[FamilyBlock | Sample]) -> FamilyB
     return FamilyBlock(spec, keys, values)
 
 
-def check(block: FamilyBlock) -> None:
-    """Raise Rubbish unless every key and value of the block can be exposed as declared."""
+def check(block: FamilyBlock, good: tuple[LabelValues, ...] | None = None) -> None:
+    """Raise Rubbish unless every key and value of the block can be exposed as declared; keys that are `good` can."""
+    if block.keys is not good:
+        _check_keys(block)
+    spec = block.spec
+    allowed = {Histogram} if spec.kind == "histogram" else {int, float}
+    odd = set(map(type, block.values)) - allowed
+    if odd:
+        raise Rubbish(f"{spec.name}: a {spec.kind} needs {_names(allowed)} values, got {_names(odd)}")
+    if spec.kind == "histogram":
+        _check_histograms(block)
+
+
+def _check_keys(block: FamilyBlock) -> None:
     spec = block.spec
     expected = len(spec.labels)
     if not set(map(len, block.keys)) <= {expected}:
@@ -78,12 +95,6 @@ def check(block: FamilyBlock) -> None:
     odd = set(map(type, chain.from_iterable(block.keys))) - {str, type(None)}
     if odd:
         raise Rubbish(f"{spec.name}: label values must be text, got {_names(odd)}")
-    allowed = {Histogram} if spec.kind == "histogram" else {int, float}
-    odd = set(map(type, block.values)) - allowed
-    if odd:
-        raise Rubbish(f"{spec.name}: a {spec.kind} needs {_names(allowed)} values, got {_names(odd)}")
-    if spec.kind == "histogram":
-        _check_histograms(block)
 
 
 def _check_histograms(block: FamilyBlock) -> None:

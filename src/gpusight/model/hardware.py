@@ -135,6 +135,8 @@ class GpuReading:
     pcie_tx_bytes_per_second: float | None = None
     pcie_rx_bytes_per_second: float | None = None
     nvlinks: tuple[NvLink, ...] = ()
+    nvlink_bytes_per_second: float | None = None
+    """Data over all links, both ways together, since the reading before."""
     mig_mode: bool | None = None
     mig: tuple[MigReading, ...] = ()
     processes: tuple[GpuProcess, ...] | None = None

@@ -101,6 +101,10 @@ class Journal(Protocol):
 
     def hours(self, *, start: float, end: float, namespaces: Iterable[str] | None = None) -> Sequence[HourUse]: ...
 
+    def totals(self, *, start: float, end: float, namespaces: Iterable[str] | None = None) -> Sequence[HourUse]:
+        """The same hours summed up per subject, owner and currency; `hour` is the first of them."""
+        ...
+
     def episodes(
         self, *, open_only: bool = False, namespaces: Iterable[str] | None = None, limit: int = 1000
     ) -> Sequence[Episode]: ...

@@ -84,3 +84,5 @@ class VgpuSnapshot:
     containers: tuple[ContainerRegion, ...] = ()
     problems: tuple[tuple[RegionProblem, int], ...] = ()
     """How many entries gave nothing, by reason, this time."""
+    junk: tuple[str, ...] = ()
+    """Some names of entries that are no container's directory, as they stand on the disk: anything may be in them."""

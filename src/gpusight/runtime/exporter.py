@@ -62,7 +62,7 @@ async def _run(role: str, title: str, collectors: Sequence[Collector], settings:
         max_requests=settings.get("web.max-requests"),
         openmetrics=settings.get("web.openmetrics"),
     )
-    stopped = _stop_on_signals()
+    stopped = stop_on_signals()
     raise_open_files_limit()
     server = await _listen(endpoint, settings, clock)
     for address in server.addresses:
@@ -81,7 +81,8 @@ async def _listen(endpoint: Endpoint, settings: Settings, clock: Clock) -> Serve
     return await serve(endpoint, listen=settings.get("web.listen-address"), web_config=web_config, clock=clock)
 
 
-def _stop_on_signals() -> asyncio.Event:
+def stop_on_signals() -> asyncio.Event:
+    """Set by SIGINT and SIGTERM."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -9,27 +9,31 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from gpusight.collectors.sets import collectors
 from gpusight.collectors.vgpu import VgpuOptions
-from gpusight.collectors.view import NvmlHealth
+from gpusight.collectors.view import NvmlHealth, SourceHealth
 from gpusight.errors import SettingsError
 from gpusight.model.hardware import HardwareSnapshot
 from gpusight.model.identity import HostPid
 from gpusight.model.ownership import PodInfo, ProcessOwner
 from gpusight.model.time import Clock, SystemClock
 from gpusight.runtime.exporter import run_exporter
+from gpusight.runtime.node_tally import Tally
 from gpusight.runtime.node_view import NodeWatch, Sources, Ticker
 from gpusight.settings import Settings
 from gpusight.sources.neighbours import find_exporters
 from gpusight.sources.nvml.supervisor import Deadlines, NvmlSource, child_command
-from gpusight.sources.podlogs import PodLogs
-from gpusight.sources.podresources.source import KubeletReading, PodResources
+from gpusight.sources.podlogs import PodLogs, PodLogsReason
+from gpusight.sources.podresources.source import KubeletReading, KubeletReason, PodResources
 from gpusight.sources.processes import Processes, ProcessesReading
 from gpusight.sources.vgpu.scan import VgpuSource
+
+if TYPE_CHECKING:
+    from gpusight.runtime.node_pods import ApiWatch
 
 _log = logging.getLogger("gpusight.node")
 _GRANTS_EVERY = 5.0
@@ -94,10 +98,19 @@ def _real_sources(settings: Settings, node: str, clock: Clock) -> Iterator[Sourc
     with ExitStack() as stack:
         nvml = NvmlSource(None, clock, Deadlines(read=settings.get("nvml.timeout")))
         stack.callback(nvml.close)
-        logs = PodLogs(places.pod_logs, clock, settings.get("cluster.name") or "", places.container_logs)
-        pods = stack.enter_context(_pods(settings, node, clock, logs))
-        kubelet = PodResources(places.kubelet, clock)
-        yield _sources(nvml, places, pods, cached(kubelet.read, _GRANTS_EVERY, clock), clock)
+        log_reader = PodLogs(places.pod_logs, clock, settings.get("cluster.name") or "", places.container_logs)
+        logs = Tally("pod_logs", log_reader.read, get_args(PodLogsReason), clock)
+        kubelet = Tally("kubelet", PodResources(places.kubelet, clock).read, get_args(KubeletReason), clock)
+        api = stack.enter_context(_api(settings, node, clock))
+
+        def pods() -> Sequence[PodInfo]:
+            return (*(api.pods() if api else ()), *logs.read().pods)
+
+        def health() -> Sequence[SourceHealth]:
+            return [*filter(None, (kubelet.health(), logs.health())), *(api.health() if api else ())]
+
+        sources = _sources(nvml, places, pods, cached(kubelet.read, _GRANTS_EVERY, clock), clock)
+        yield replace(sources, claimed_devices=api.claimed_devices if api else None, health=health)
 
 
 def _sources(
@@ -139,15 +152,15 @@ class KnownProcesses:
 
 
 @contextmanager
-def _pods(settings: Settings, node: str, clock: Clock, logs: PodLogs) -> Iterator[Callable[[], Sequence[PodInfo]]]:
-    """Names from the kubelet's log directories, and from the API where that is asked for."""
+def _api(settings: Settings, node: str, clock: Clock) -> "Iterator[ApiWatch | None]":
+    """The Kubernetes API, where that is asked for."""
     if not settings.get("k8s.watch-pods"):
-        yield lambda: logs.read().pods
+        yield None
         return
-    from gpusight.runtime.node_pods import watched_pods  # noqa: PLC0415  (needs the extra k8s)
+    from gpusight.runtime.node_pods import api_watch  # noqa: PLC0415  (needs the extra k8s)
 
-    with watched_pods(settings, node, clock) as watched:
-        yield lambda: (*watched(), *logs.read().pods)
+    with api_watch(settings, node, clock) as watch:
+        yield watch
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from gpusight.attribution.join import join
+from gpusight.attribution.join import ClaimedDevice, Joiner
 from gpusight.collectors.totals import accumulate
-from gpusight.collectors.view import NodeView, NvmlHealth
+from gpusight.collectors.view import NodeView, NvmlHealth, SourceHealth
+from gpusight.errors import printable
 from gpusight.model.hardware import HardwareSnapshot
 from gpusight.model.identity import HostPid
 from gpusight.model.ownership import ClaimGrant, DeviceGrant, PodInfo
@@ -19,6 +20,7 @@ from gpusight.sources.processes import ProcessesReading
 
 _log = logging.getLogger("gpusight.node")
 _T = TypeVar("_T")
+_NAME_JUNK_EVERY = 600.0
 
 
 class Grants(Protocol):
@@ -45,6 +47,9 @@ class Sources:
     processes: Callable[[Sequence[HostPid], float], ProcessesReading]
     nvml_health: Callable[[], NvmlHealth] | None = None
     other_exporters: Callable[[], Sequence[str]] | None = None
+    claimed_devices: Callable[[], Mapping[ClaimedDevice, str]] | None = None
+    """UUIDs of devices of ResourceClaims; asked only where GPUs are claimed so."""
+    health: Callable[[], Sequence[SourceHealth]] | None = None
 
 
 class NodeWatch:
@@ -55,13 +60,14 @@ class NodeWatch:
     ) -> None:
         self._sources = sources
         self._node = node
-        self._cluster = cluster
+        self._joiner = Joiner(cluster)
         self._clock = clock
         self._fresh = fresh
         self._is_simulated = is_simulated
         self._lock = threading.Lock()
         self._view: NodeView | None = None
         self._read_at = -float("inf")
+        self._junk_named_at = -float("inf")
         self._complaints: dict[str, str] = {}
         self._decoded: tuple[Sequence[PodInfo], AllocationsReading] = ((), AllocationsReading())
 
@@ -86,27 +92,31 @@ class NodeWatch:
         pods = self._tried("pods", self._sources.pods) or ()
         processes = self._owners_of_processes(hardware)
         allocations = self._allocations(pods)
+        claims = grants.claims if grants is not None else ()
+        if vgpu is not None:
+            self._name_junk(vgpu)
         now = self._clock.now()
         view = NodeView(
             node=self._node,
             now=now,
             hardware=hardware,
             vgpu=vgpu,
-            ownership=join(
+            ownership=self._joiner.join(
                 hardware or HardwareSnapshot(now, is_up=False, reason="error"),
                 vgpu,
                 grants.devices if grants is not None and grants.is_up else None,
-                grants.claims if grants is not None else (),
+                claims,
                 pods,
                 processes.owners,
-                cluster=self._cluster,
                 allocations=allocations.of_pod,
+                claimed_devices=self._claimed_devices(claims),
                 process_failures=processes.failures,
             ),
             pods=pods,
             allocations=allocations.of_pod,
             nvml=self._tried("nvml", self._sources.nvml_health) if self._sources.nvml_health else None,
             other_exporters=self._neighbours(),
+            sources=(self._tried("health", self._sources.health) if self._sources.health else None) or (),
             is_simulated=self._is_simulated,
         )
         totals = accumulate(previous.totals if previous else view.totals, previous, view)
@@ -118,9 +128,23 @@ class NodeWatch:
             self._complain(f"other exporter {name}", "it publishes these GPUs too, so that sums over both count twice")
         return found or ()
 
+    def _claimed_devices(self, claims: Sequence[ClaimGrant]) -> Mapping[ClaimedDevice, str]:
+        ask = self._sources.claimed_devices
+        if ask is None or not any(claim.driver.startswith("gpu.") for claim in claims):
+            return {}
+        return self._tried("resource slices", ask) or {}
+
+    def _name_junk(self, vgpu: VgpuSnapshot) -> None:
+        """Not too often: whoever may write there chooses the names, and may change them all the time."""
+        now = self._clock.monotonic()
+        if vgpu.junk and now - self._junk_named_at >= _NAME_JUNK_EVERY:
+            self._junk_named_at = now
+            names = ", ".join(printable(name) for name in vgpu.junk)
+            _log.warning("vgpu: entries that are no container's directory are left alone, such as: %s", names)
+
     def _allocations(self, pods: Sequence[PodInfo]) -> AllocationsReading:
         """What the pods' annotations say; decoded once while the pods stay the same."""
-        if self._decoded[0] is not pods:
+        if self._decoded[0] != pods:
             self._decoded = (pods, decode_allocations(pods))
             for uid, sentence in self._decoded[1].bad.items():
                 self._complain(f"annotation of pod {uid}", sentence)

@@ -1,7 +1,7 @@
 """The pods of one node, from a watch, in the smallest form that joins need: a kilobyte or less of each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -99,6 +99,8 @@ class PodsReading:
     """Why the view is not being kept in step at the moment; the pods are those known before."""
     detail: str = ""
     undecodable: int = 0
+    failures: Mapping[ApiFailure, int] = field(default_factory=dict)
+    """So far, by reason."""
 
 
 class NodePods:
@@ -127,4 +129,4 @@ class NodePods:
         view = self._reflector.view()
         reason = view.problem or ("" if view.is_synced else "starting")
         pods = tuple(view.objects.values())
-        return PodsReading(view.is_synced, pods, view.age, reason, view.detail, view.undecodable)
+        return PodsReading(view.is_synced, pods, view.age, reason, view.detail, view.undecodable, view.failures)

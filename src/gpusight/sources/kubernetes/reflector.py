@@ -8,6 +8,7 @@ guess. Each object is decoded alone: a bad one is missing from the view and coun
 
 import logging
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class What:
     path: str
     field_selector: str = ""
     label_selector: str = ""
+    other_paths: tuple[str, ...] = ()
+    """Where servers that do not know `path` may have the same objects, in older or newer versions of the API."""
     may_start_stale: bool = False
     """Whether the first list may come from the server's cache: cheap for it, and right for an agent on every node."""
 
@@ -89,6 +92,8 @@ class View(Generic[T]):
     undecodable: int
     lists: int
     watches: int
+    failures: Mapping[ApiFailure, int]
+    """So far, by reason."""
 
 
 class _ObjectMeta(msgspec.Struct):
@@ -172,6 +177,7 @@ class Reflector(Generic[T]):
         self._version: str = ""
         """Up to which the view is in step; empty before the first list and when a new one is due."""
         self._failures = 0
+        self._paths = deque((what.path, *what.other_paths))
         # Below: shared, under the lock.
         self._lock = threading.Lock()
         self._exchange: Exchange | None = None
@@ -182,6 +188,7 @@ class Reflector(Generic[T]):
         self._undecodable = 0
         self._lists = 0
         self._watches = 0
+        self._failed_so_far: Counter[ApiFailure] = Counter()
 
     def start(self) -> None:
         self._thread.start()
@@ -208,6 +215,7 @@ class Reflector(Generic[T]):
                 undecodable=self._undecodable,
                 lists=self._lists,
                 watches=self._watches,
+                failures=dict(self._failed_so_far),
             )
 
     # --- the loop ----------------------------------------------------------------------------------------------------
@@ -219,7 +227,7 @@ class Reflector(Generic[T]):
                     self._list()
                 self._watch()
             except ApiError as error:
-                self._failed(error, is_list_due=error.reason == "expired")
+                self._failed(error, is_list_due=error.reason in {"expired", "not_found"})
             except _OutOfStep as error:
                 self._failed(ApiError("bad_answer", str(error)), is_list_due=True)
             except Exception as error:
@@ -230,6 +238,10 @@ class Reflector(Generic[T]):
         if self._stopping.is_set():
             return
         self._failures += 1
+        with self._lock:
+            self._failed_so_far[error.reason] += 1
+        if error.reason == "not_found":
+            self._paths.rotate(-1)
         if is_list_due or self._failures % _FAILURES_BEFORE_LIST == 0:
             self._version = ""
         self._set_problem(error)
@@ -250,7 +262,7 @@ class Reflector(Generic[T]):
 
     @contextmanager
     def _request(self, query: Mapping[str, str], idle: float, within: float) -> Iterator[Exchange]:
-        exchange = self._client.exchange(self._what.path, query, idle=idle, within=within)
+        exchange = self._client.exchange(self._paths[0], query, idle=idle, within=within)
         with self._lock:
             self._exchange = exchange
         try:

@@ -209,4 +209,4 @@ class Calls:
 
 def _key(function: str, args: tuple[Any, ...]) -> _Key:
     """Which question it is: the function and its numbers, whatever the handles and buffers."""
-    return (function, *(arg for arg in args if isinstance(arg, int)))
+    return (function, *[arg for arg in args if isinstance(arg, int)])

@@ -13,6 +13,7 @@ from gpusight.model.time import Clock
 from gpusight.sources.nvml import tables
 from gpusight.sources.nvml.calls import BackendFailed, Calls, DeviceFailed, address, is_identity
 from gpusight.sources.nvml.gpm import GpmSampler, is_supported
+from gpusight.sources.nvml.links import LinkTraffic
 from gpusight.sources.nvml.memory import Memory, read_memory
 from gpusight.sources.nvml.mig import MigReader
 from gpusight.sources.nvml.processes import UtilizationSamples, read_processes
@@ -105,6 +106,7 @@ class Device:
         self._gpm = GpmSampler(self.calls, clock.monotonic)
         self._mig = MigReader(self.calls, clock.monotonic)
         self._samples = UtilizationSamples(self.calls, clock.now())
+        self._traffic = LinkTraffic(clock.monotonic)
         self._has_gpm = False
         self._mig_mode: bool | None = None
         self.name: str | None = None
@@ -150,7 +152,9 @@ class Device:
             values["utilization"] = self._ratio("utilization", rates.gpu)
             values["memory_utilization"] = self._ratio("memory_utilization", rates.memory)
         values["throttle_reasons"] = _throttle_words(self.calls.first(tables.THROTTLE_FUNCTIONS, self.handle))
-        values["memory_temperature_celsius"] = self._memory_temperature()
+        fields = self._fields()
+        values["memory_temperature_celsius"] = self._memory_temperature(fields.get(tables.MEMORY_TEMPERATURE_FIELD))
+        values["nvlink_bytes_per_second"] = self._traffic.rate([fields.get(id_) for id_ in tables.LINK_TRAFFIC_FIELDS])
         return values
 
     def _read_now_and_then(self) -> _Values:
@@ -211,11 +215,16 @@ class Device:
             self.calls.disbelieve("pci_bus_id")
             return None
 
-    def _memory_temperature(self) -> float | None:
-        fields = self.calls.attempt("nvmlDeviceGetFieldValues", self.handle, [pynvml.NVML_FI_DEV_MEMORY_TEMP])
-        if fields is None or fields[0].nvmlReturn != pynvml.NVML_SUCCESS:
-            return None
-        value = getattr(fields[0].value, tables.FIELD_VALUE_TYPES.get(fields[0].valueType, "uiVal"))
+    def _fields(self) -> dict[int, Any]:
+        """By id, those that the device has."""
+        answers = self.calls.attempt("nvmlDeviceGetFieldValues", self.handle, tables.FIELDS) or ()
+        return {
+            answer.fieldId: getattr(answer.value, tables.FIELD_VALUE_TYPES.get(answer.valueType, "uiVal"))
+            for answer in answers
+            if answer.nvmlReturn == pynvml.NVML_SUCCESS
+        }
+
+    def _memory_temperature(self, value: Any) -> float | None:
         believed = self.calls.believe("memory_temperature_celsius", value, -50, 200)
         return None if believed is None else float(believed)
 

@@ -176,6 +176,18 @@ FIELD_VALUE_TYPES: Final[Mapping[int, str]] = {
 """Which member of the union holds a field's value."""
 
 
+_ALL_LINKS: Final = 2**32 - 1
+
+MEMORY_TEMPERATURE_FIELD: Final = pynvml.NVML_FI_DEV_MEMORY_TEMP
+LINK_TRAFFIC_FIELDS: Final = (
+    pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+)
+"""KiB since the driver was loaded."""
+FIELDS: Final = (MEMORY_TEMPERATURE_FIELD, *((field, _ALL_LINKS) for field in LINK_TRAFFIC_FIELDS))
+"""What is asked in one call, in every sweep."""
+
+
 class GpmMetric(NamedTuple):
     """One GPM metric. A percentage becomes a ratio, MiB/s become bytes/s."""
 

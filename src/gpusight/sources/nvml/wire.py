@@ -8,6 +8,7 @@ dependence on the version nor its trust in the writer matters; unlike pickle it 
 
 import marshal
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -160,6 +161,17 @@ class _Codec:
         return self._kind(*row)
 
 
+class _Lasting(_Codec):
+    """Likewise for what is read now and then: the same rows come again and again, and give the same objects."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        super().__init__(kind)
+        self._made = lru_cache(maxsize=64)(super().from_rows)
+
+    def from_rows(self, rows: Any) -> Any:
+        return self._made(rows)
+
+
 class _One:
     """A member that is one object, or none."""
 
@@ -176,9 +188,9 @@ class _One:
 class _ANSWER:
     gpus = _Codec(
         GpuReading,
-        ecc=_Codec(EccCount),
+        ecc=_Lasting(EccCount),
         remapped_rows=_One(_Codec(RemappedRows)),
-        nvlinks=_Codec(NvLink),
+        nvlinks=_Lasting(NvLink),
         mig=_Codec(MigReading),
         processes=_Codec(GpuProcess),
         process_utilization=_Codec(ProcessUtilization),

@@ -22,6 +22,9 @@ VERSION = struct.Struct("<iII")
 """Magic, major, minor at offset 0; in layouts without a version the last two are something else."""
 TAIL = struct.Struct("<4i")
 """At `proc_num`: proc_num, utilization_switch, recent_kernel, priority."""
+TAIL_AND_LAST_KERNEL = struct.Struct("<4iQ")
+"""The same with the time of the last kernel, which follows where a layout has it."""
+I32 = struct.Struct("<i")
 U64 = struct.Struct("<Q")
 
 CONTEXT, MODULE, BUFFER, OFFSET, TOTAL = range(5)
@@ -42,11 +45,6 @@ class SlotLayout:
     util: int | None = None
     util_stride: int = 0
     seqlock: int | None = None
-
-    @property
-    def words(self) -> struct.Struct:
-        """The whole slot as 64-bit words: every field starts at one."""
-        return struct.Struct(f"<{self.size // WORD}Q")
 
 
 @dataclass(frozen=True, slots=True)
