@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gpusight.errors import EXIT_CODES
+from gpusight.knobs import SETTINGS, Setting
 from gpusight.runtime.roles import ROLES
-from gpusight.settings import SETTINGS, Setting
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 

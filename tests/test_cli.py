@@ -13,8 +13,9 @@ import pytest
 
 from gpusight import cli
 from gpusight.errors import EXIT_CODES, GpusightError, MissingExtra, SettingsError, StartError
+from gpusight.knobs import SETTINGS
 from gpusight.runtime.roles import ROLES, Role, Run
-from gpusight.settings import SETTINGS, Settings
+from gpusight.settings import Settings
 
 SOURCE = Path(cli.__file__).parents[1]
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from gpusight.errors import EXIT_CODES
-from gpusight.settings import SETTINGS
+from gpusight.knobs import SETTINGS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "settings.md").read_text("utf-8")

@@ -9,9 +9,11 @@ from typing import Any, NoReturn
 
 from gpusight import __version__
 from gpusight.errors import EXIT_CODES, GpusightError, UsageError, printable
+from gpusight.knobs import SETTINGS, Setting
 from gpusight.runtime import logs
 from gpusight.runtime.roles import ROLES, Role
-from gpusight.settings import SETTINGS, Resolved, Setting, Settings, resolve
+from gpusight.runtime.tools import add_tools, run_tool
+from gpusight.settings import Resolved, Settings, resolve
 
 Environ = Mapping[str, str]
 
@@ -41,6 +43,8 @@ def _run(argv: Sequence[str], environ: Environ) -> int:
         return UsageError.exit_code
     if command == "settings":
         return _show_settings(options.pop("role"), options.pop("format"), options, environ)
+    if command not in _ROLES:
+        return run_tool(command, options)
     return _run_role(_ROLES[command], options, environ)
 
 
@@ -49,7 +53,7 @@ _ROLES: Mapping[str, Role] = {role.name: role for role in ROLES}
 
 def _run_role(role: Role, flags: Mapping[str, Any], environ: Environ) -> int:
     run = role.load()
-    settings = resolve(flags, environ, (role.name,), role.defaults)
+    settings = resolve(flags, environ, role.names, role.defaults)
     logs.configure(settings.get("log.level"), settings.get("log.format"))
     return run(settings)
 
@@ -105,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     for role in ROLES:
         command = commands.add_parser(role.name, help=role.help, description=f"{role.help}.", **_LAYOUT)
         _add_flags(command, role.settings, role.defaults)
+    add_tools(commands, _LAYOUT)
     shown = commands.add_parser("settings", help=_SETTINGS_HELP, description=f"{_SETTINGS_HELP}.", **_LAYOUT)
     shown.add_argument("--role", metavar="ROLE", help="only what this role reads; required settings must be given")
     shown.add_argument("--format", choices=("table", "json"), default="table", help="default: table")

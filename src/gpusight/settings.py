@@ -1,8 +1,8 @@
 """Every knob of every role as data, and the one way in which a knob gets its value.
 
-    flag  >  environment  >  YAML file (config.file)  >  default
+    changed at run time  >  flag  >  environment  >  YAML file (config.file)  >  default
 
-`SETTINGS` is the table: flags, `--help`, `gpusight settings` and docs/settings.md are made from it. `resolve` turns
+The table is in `gpusight.knobs`. `resolve` turns
 what the user wrote into an immutable `Settings`, or raises one sentence that names the knob, the value, the bound and
 where it came from.
 """
@@ -10,270 +10,22 @@ where it came from.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gpusight.errors import MissingExtra, SettingsError
+from gpusight.knobs import SETTINGS, Setting, Type
 
 MASK = "********"
 
-Type = Literal["str", "int", "float", "bool", "duration", "path", "url", "address", "choice"]
-
-_PHRASES: Mapping[Type, str] = {
-    "str": "text",
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "duration": "a duration (300, 30s, 5m, 1h)",
-    "path": "a path",
-    "url": "an address that starts with http:// or https://",
-    "address": "a listen address such as :9090, 127.0.0.1:9090 or [::1]:9090",
-    "choice": "one of",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One knob. Its default is written the way a user would write it, and goes through the same check.
-
-    `env` are further environment names after `GPUSIGHT_<NAME>`; no `roles` means every role. A default that differs
-    from role to role stands in the role table instead.
-    """
-
-    name: str
-    type: Type
-    help: str
-    _: KW_ONLY
-    env: tuple[str, ...] = ()
-    default: str | None = None
-    bounds: tuple[float, float] | None = None
-    choices: tuple[str, ...] = ()
-    roles: tuple[str, ...] = ()
-    required: bool = False
-    secret: bool = False
-    repeatable: bool = False
-    implied: str = ""
-    """The value of a flag that is given without one."""
-    since: str = "0.1.0"
-
-    @property
-    def flag(self) -> str:
-        return f"--{self.name}"
-
-    @property
-    def env_names(self) -> tuple[str, ...]:
-        own = re.sub("[.-]", "_", self.name).upper()
-        return (f"GPUSIGHT_{own}", *self.env)
-
-    @property
-    def expects(self) -> str:
-        """What a value must be, as the end of the sentence `... is not`."""
-        if self.bounds is None:
-            return " ".join((_PHRASES[self.type], ", ".join(self.choices))).rstrip()
-        low, high = (f"{bound:g}{'s' if self.type == 'duration' else ''}" for bound in self.bounds)
-        return f"{_PHRASES[self.type]} between {low} and {high}"
-
-    def applies_to(self, roles: Sequence[str]) -> bool:
-        return not self.roles or not set(self.roles).isdisjoint(roles)
-
-
-_node = partial(Setting, roles=("node",))
-_analyze = partial(Setting, roles=("analyze",))
-_weight = partial(_analyze, type="float", bounds=(0, 1))
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "web.listen-address",
-        "address",
-        "Address to listen on, host:port; no host means all interfaces, port 0 any free port. May be repeated.",
-        repeatable=True,
-    ),
-    Setting(
-        "web.config.file",
-        "path",
-        "Web configuration file with TLS and basic authentication, in the format that Prometheus exporters share.",
-    ),
-    Setting(
-        "web.max-requests",
-        "int",
-        "Different pages that are made at the same time; further scrapes are refused.",
-        default="40",
-        bounds=(1, 10_000),
-    ),
-    Setting(
-        "web.openmetrics",
-        "bool",
-        "Offer OpenMetrics too, which has to append `_total` to the names of counters that lack it.",
-    ),
-    Setting("config.file", "path", "YAML file with settings; its keys are setting names, nested or dotted."),
-    Setting("data.dir", "path", "Directory for what a role keeps from one run to the next."),
-    Setting(
-        "log.level",
-        "choice",
-        "Least important messages to log.",
-        env=("LOG_LEVEL",),
-        default="info",
-        choices=("debug", "info", "warning", "error"),
-    ),
-    Setting(
-        "log.format",
-        "choice",
-        "Form of a log line: key=value pairs, JSON, or `time - name - LEVEL - message`.",
-        default="logfmt",
-        choices=("logfmt", "json", "seed"),
-    ),
-    Setting(
-        "ops.dir",
-        "path",
-        "Directory where the worker processes of the measured program keep their metric files.",
-        roles=("ops",),
-        required=True,
-    ),
-    _node("node.name", "str", "Name of this node; by default the machine's host name.", env=("NODE_NAME",)),
-    _node("cluster.name", "str", "Name of the cluster that this node belongs to."),
-    _node(
-        "simulate",
-        "str",
-        "Simulated GPUs instead of real ones: the name of a built-in fleet, or a YAML file.",
-        implied="default",
-    ),
-    _node(
-        "simulate.control",
-        "path",
-        "File with faults for the simulated GPUs; it is re-read when it changes.",
-    ),
-    _node(
-        "hami.dialect",
-        "choice",
-        "Generation of HAMi's metric names; may be repeated, as long as no two give one name different labels.",
-        default="seed,v2.10",
-        choices=("seed", "v2.8", "v2.9", "v2.10"),
-        repeatable=True,
-    ),
-    _node(
-        "hami.value-labels",
-        "bool",
-        "Fill the labels of HAMi's that hold measured sizes: each change starts a new series.",
-        default="true",
-    ),
-    _node(
-        "collect.sets",
-        "choice",
-        "Sets of metrics to expose; may be repeated.",
-        default="hami,dcgm,gpu,containers,health",
-        choices=("hami", "dcgm", "gpu", "containers", "processes", "health"),
-        repeatable=True,
-    ),
-    _node(
-        "collect.interval",
-        "duration",
-        "Longest time between two readings of the GPUs when nobody scrapes.",
-        default="15s",
-        bounds=(1, 3600),
-    ),
-    _node(
-        "collect.max-age",
-        "duration",
-        "Age up to which a reading serves further scrapes, too.",
-        default="1s",
-        bounds=(0.1, 60),
-    ),
-    _node(
-        "nvml.timeout",
-        "duration",
-        "Time a reading waits for a GPU that does not answer.",
-        default="400ms",
-        bounds=(0.05, 60),
-    ),
-    _node(
-        "vgpu.dir",
-        "path",
-        "Directory with one sub-directory per container that libvgpu serves.",
-        default="/usr/local/vgpu/containers",
-    ),
-    _node("path.procfs", "path", "Where the host's /proc is mounted.", default="/proc"),
-    _node("path.pod-logs", "path", "Where the kubelet keeps the pods' logs: their names.", default="/var/log/pods"),
-    _node(
-        "kubelet.socket",
-        "path",
-        "The kubelet's pod-resources socket.",
-        default="/var/lib/kubelet/pod-resources/kubelet.sock",
-    ),
-    _node(
-        "k8s.watch-pods",
-        "bool",
-        "Watch this node's pods at the Kubernetes API: more names and MIG annotations, at the API server's cost.",
-        default="false",
-    ),
-    _node(
-        "k8s.kubeconfig", "path", "kubeconfig file; without it $KUBECONFIG, the pod's service account, ~/.kube/config."
-    ),
-    # The names and defaults below are those of the GPU utilization monitor that the role analyze succeeds.
-    _analyze(
-        "prom.url", "url", "Prometheus-compatible server to ask.", env=("PROM_URL",), default="http://prometheus:9090"
-    ),
-    _analyze(
-        "threshold",
-        "int",
-        "Score in percent below which a GPU counts as little used.",
-        env=("THRESHOLD",),
-        default="20",
-        bounds=(0, 100),
-    ),
-    _analyze(
-        "interval",
-        "duration",
-        "Time between two rounds of analysis.",
-        env=("INTERVAL",),
-        default="300s",
-        bounds=(1, 86_400),
-    ),
-    _analyze(
-        "max-workers", "int", "Queries that run at the same time.", env=("MAX_WORKERS",), default="8", bounds=(1, 256)
-    ),
-    _analyze(
-        "time-window-min",
-        "int",
-        "Minutes that one round looks back.",
-        env=("TIME_WINDOW_MIN",),
-        default="10",
-        bounds=(1, 10_080),
-    ),
-    _analyze(
-        "step", "duration", "Distance between two samples of a query.", env=("STEP",), default="30s", bounds=(1, 3600)
-    ),
-    _analyze(
-        "query-condition",
-        "str",
-        "Label condition that selects the GPUs to judge.",
-        env=("QUERY_CONDITION",),
-        default='{pod!=""}',
-    ),
-    _weight("gpu-util-weight", help="Core utilization in the score.", env=("GPU_UTIL_WEIGHT",), default="0.5"),
-    _weight("mem-copy-weight", help="Memory bandwidth in the score.", env=("MEM_COPY_WEIGHT",), default="0.2"),
-    _weight("mem-used-weight", help="Memory in use in the score.", env=("MEM_USED_WEIGHT",), default="0.2"),
-    _weight("power-weight", help="Power draw in the score.", env=("POWER_WEIGHT",), default="0.1"),
-    _analyze("ai.enabled", "bool", "Ask a language model, too.", env=("AI_ENABLED",), default="false"),
-    _analyze("ai.api-url", "url", "Address of the model's API.", env=("AI_API_URL",)),
-    _analyze("ai.api-key", "str", "Key for the model's API.", env=("AI_API_KEY",), secret=True),
-    _analyze("ai.model", "str", "Name of the model.", env=("AI_MODEL",), default="gpt-4"),
-    _analyze(
-        "control.api-enabled",
-        "bool",
-        "Call the control API for GPUs that are little used.",
-        env=("CONTROL_API_ENABLED",),
-        default="false",
-    ),
-    _analyze("control.api", "url", "Address of the control API.", env=("CONTROL_API",)),
-)
-
 _BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+_BY_ALIAS: Mapping[str, Setting] = {alias: setting for setting in SETTINGS for alias in setting.env}
 _CONFIG_FILE = _BY_NAME["config.file"]
+_LARGEST_FILE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +60,17 @@ class Settings:
 
     def __iter__(self) -> Iterator[Resolved]:
         return iter(self._resolved.values())
+
+    def with_changes(self, changes: Mapping[str, str]) -> "Settings":
+        """These settings with some changed while the role runs; raises SettingsError before anything is changed."""
+        changed = {name: self._changed(name, text) for name, text in changes.items()}
+        return Settings(MappingProxyType({**self._resolved, **changed}))
+
+    def _changed(self, name: str, text: str) -> Resolved:
+        setting = setting_named(name, "change")
+        if not setting.changeable or name not in self._resolved:
+            raise SettingsError(f"setting {name} cannot be changed while the role runs")
+        return _resolved(setting, _Given(_split(setting, text), "a change at run time"), complete=True)
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{each.setting.name}={each.shown!r}' for each in self)})"
@@ -345,7 +108,8 @@ def _boolean(text: str) -> bool:
     return (_TRUE + _FALSE).index(text.lower()) < len(_TRUE)
 
 
-def _duration(text: str) -> float:
+def parse_duration(text: str) -> float:
+    """Seconds; ValueError for what is none."""
     number, unit = _match(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text).groups(default="s")
     return float(number) * _SECONDS[unit.lower()]
 
@@ -375,7 +139,7 @@ _PARSERS: Mapping[Type, Callable[[str], Any]] = {
     "int": _integer,
     "float": _number,
     "bool": _boolean,
-    "duration": _duration,
+    "duration": parse_duration,
     "path": _path,
     "url": _url,
     "address": _address,
@@ -484,6 +248,11 @@ def _missing(setting: Setting) -> str:
     )
 
 
+def setting_named(name: str, where: str) -> Setting:
+    """The setting of that name, or of that environment name, as the configuration file may write it, too."""
+    return _BY_ALIAS.get(name) or _known(name, where)
+
+
 def _known(name: str, where: str) -> Setting:
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -502,7 +271,11 @@ def _from_file(given: _Given | None) -> Mapping[str, _Given]:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text("utf-8-sig")
+        with path.open("rb") as file:
+            read = file.read(_LARGEST_FILE + 1)
+        if len(read) > _LARGEST_FILE:
+            raise SettingsError(f"configuration file {path} is larger than {_LARGEST_FILE >> 20} MiB")
+        return read.decode("utf-8-sig")
     except OSError as error:
         raise SettingsError(f"configuration file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -534,7 +307,8 @@ def _settings_in(path: Path, root: Any) -> Mapping[str, _Given]:
     if root.id != "mapping":
         raise SettingsError(f"configuration file {path} line 1: expected names with values, found {_shape(root)}")
     found: dict[str, _Given] = {}
-    for name, node in _entries(root, ""):
+    for written, node in _entries(root, ""):
+        name = _BY_ALIAS[written].name if written in _BY_ALIAS else written
         where = f"{path} line {node.start_mark.line + 1}"
         if name in found:
             raise SettingsError(f"{where}: setting {name} is given twice")

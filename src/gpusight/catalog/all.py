@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from gpusight.catalog import allocation, dcgm, hami, hardware, ops, own, sharing, utilization, verdicts, vgpu
+from gpusight.catalog import allocation, dcgm, hami, hardware, ops, own, pods, sharing, utilization, verdicts, vgpu
 from gpusight.catalog.spec import FamilySpec
 
 ONLY = "all"
@@ -18,6 +18,7 @@ DIALECTS: dict[str, dict[str, tuple[FamilySpec, ...]]] = {
     "node_health": {ONLY: own.NODE_HEALTH},
     "allocation": allocation.DIALECTS
     | {f"{name} legacy": hami.present(group) for name, group in allocation.LEGACY.items()},
+    "pods": {ONLY: pods.FAMILIES},
     "utilization": {ONLY: utilization.FAMILIES},
     "verdicts": {ONLY: verdicts.FAMILIES},
     "sharing": sharing.DIALECTS,

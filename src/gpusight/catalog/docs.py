@@ -29,6 +29,7 @@ ORIGINS: dict[str, str] = {
     "gpu-oour": "gpu-oour (seeds 002 and 003)",
     "nvshare": "nvshare's metrics fork (seed 004)",
     "dcgm": "NVIDIA's dcgm-exporter",
+    "kube-state-metrics": "kube-state-metrics",
     "gpusight": "gpusight",
 }
 
@@ -88,6 +89,11 @@ _ABOUT: dict[str, _Topic] = {
         "`gpusight cluster`, port 31993",
         "Grants of GPU memory and compute as HAMi's scheduler keeps them.",
         _HAMI_DIALECTS,
+    ),
+    "pods": _Topic(
+        "Whose pods are",
+        "`gpusight node --simulate`, page `/cluster/metrics`",
+        "Which workload each pod belongs to. Of a simulated fleet until the role `cluster` tells it of real ones.",
     ),
     "utilization": _Topic(
         "How well GPUs are used",

@@ -202,6 +202,8 @@ EXPORTER = Label("exporter", "`dcgm-exporter`, `hami-vgpu-monitor`, `nvidia_gpu_
 # What the analyzer concludes.
 
 CLUSTER = Label("cluster", "Name of the cluster; empty where the series do not say.")
+OWNER_KIND = Label("owner_kind", "Kind of the workload at the top of the chain of owners; `Pod` for a pod without.")
+OWNER_NAME = Label("owner_name", "Name of that workload.")
 WORKLOAD_KIND = Label("workload_kind", "Kind of the workload, such as `Deployment`; `Pod` where nobody names an owner.")
 WORKLOAD = Label("workload", "Name of the workload.")
 VERDICT = Label(

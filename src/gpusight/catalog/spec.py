@@ -5,7 +5,9 @@ from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
 Stability = Literal["stable", "experimental", "deprecated"]
-Origin = Literal["supervm", "hami-scheduler", "hami-monitor", "gpu-oour", "nvshare", "dcgm", "gpusight"]
+Origin = Literal[
+    "supervm", "hami-scheduler", "hami-monitor", "gpu-oour", "nvshare", "dcgm", "kube-state-metrics", "gpusight"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

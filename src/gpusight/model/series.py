@@ -1,6 +1,6 @@
 """Samples over time as analysis asks for them: aggregates of quantities, never raw samples of a whole fleet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -142,6 +142,14 @@ class Point(NamedTuple):
     value: float
 
 
+class Newest(NamedTuple):
+    """The newest sample of a living series, as it was scraped: no unit is converted."""
+
+    family: str
+    labels: Mapping[str, str]
+    value: float
+
+
 class StoreError(Exception):
     """The store cannot answer at all; the message is one sentence that says which store, what and why."""
 
@@ -164,6 +172,10 @@ class SeriesStore(Protocol):
 
     def range(self, key: SeriesKey, quantity: Quantity, span: Span) -> Sequence[Point]:
         """One subject's samples for a chart, one per step, from the most trusted family that has them."""
+        ...
+
+    def latest(self, families: Iterable[str]) -> Sequence[Newest]:
+        """The living series of any families, whether analysis knows them or not."""
         ...
 
     def check(self) -> None:

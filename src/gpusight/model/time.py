@@ -1,5 +1,6 @@
 """The clock that everything is handed: nothing below runtime asks the machine for the time."""
 
+import math
 import time
 from typing import Protocol
 
@@ -48,15 +49,31 @@ class ScaledClock:
     """
 
     def __init__(self, speed: float, wall: float, start: float) -> None:
-        self._speed = speed
-        self._wall = wall
+        self.speed = speed
+        self.wall = wall
+        """What time it was at that moment."""
         self._start = start
 
+    @classmethod
+    def from_text(cls, text: str) -> "ScaledClock":
+        """`speed,wall,start`, as `str` writes it; ValueError for anything else."""
+        speed, wall, start = map(float, text.split(","))
+        if not (math.isfinite(speed + wall + start) and speed > 0):
+            raise ValueError(f"no such clock: {text!r}")
+        return cls(speed, wall, start)
+
+    def __str__(self) -> str:
+        return f"{self.speed!r},{self.wall!r},{self._start!r}"
+
+    @property
+    def triple(self) -> tuple[float, float, float]:
+        return self.speed, self.wall, self._start
+
     def now(self) -> float:
-        return self._wall + self._elapsed()
+        return self.wall + self._elapsed()
 
     def monotonic(self) -> float:
         return self._start + self._elapsed()
 
     def _elapsed(self) -> float:
-        return (time.monotonic() - self._start) * self._speed
+        return (time.monotonic() - self._start) * self.speed
