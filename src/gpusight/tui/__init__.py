@@ -1,0 +1,1 @@
+"""`gpusight top`: what a node agent or an analyzer knows, in a terminal."""
