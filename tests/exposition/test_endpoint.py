@@ -485,11 +485,11 @@ def test_more_own_families_can_be_added() -> None:
 def test_filtered_scrapes_leave_the_full_pages_memory_alone() -> None:
     to = endpoint(Fixed(things(3000)))
     ask(to)
-    remembered = to._press._renderers[TEXT]._families[THINGS]
+    remembered = to._metrics["/metrics"].press._renderers[TEXT]._families[THINGS]
     stretches = list(remembered.stretches)
     ask(to, query="name[]=other")
     ask(to, query="collect[]=x")
     ask(to, accept=PROMETHEUS_2_42)
-    assert to._press._renderers[TEXT]._families[THINGS] is remembered
+    assert to._metrics["/metrics"].press._renderers[TEXT]._families[THINGS] is remembered
     ask(to)
     assert all(a is b for a, b in zip(stretches, remembered.stretches, strict=True))

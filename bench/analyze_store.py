@@ -1,0 +1,197 @@
+"""Reading a round from a real Prometheus: a whole fleet at once, against one query per GPU and metric.
+
+`python -m bench.analyze_store URL END GPUS` is the process that is measured; it prints one JSON object.
+"""
+
+import gc
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.figures import Figure
+from gpusight.analysis.criteria import Criteria, asks
+from gpusight.model.series import Span
+from gpusight.model.time import SystemClock
+from gpusight.rules.recording import recording_rules
+from gpusight.store.digest import FAMILIES
+from gpusight.store.prometheus import PrometheusConfig, PrometheusStore
+from tests.support.remote_write import Series, encoded, writable_prometheus, write
+
+_WINDOW, _STEP = 600.0, 30.0
+_CONDITION = '{pod!=""}'
+_ROUNDS = 3
+_SAMPLE = 200
+_PATTERNS = 64
+_SEED_METRICS = ("GPU_UTIL", "MEM_COPY_UTIL", "FB_USED", "FB_FREE", "POWER_USAGE", "SM_CLOCK")
+_SEED_THREADS = 8
+_PEER = "a query per GPU and metric"
+
+
+def figures() -> Iterator[Figure]:
+    with _fleet(10_000) as fleet:
+        peer = _seed_way(fleet) * 10_000
+        plain = _child(fleet)
+        yield Figure("analyze_read_10000", plain.seconds, "s", (">=", 100), _PEER, peer)
+        yield Figure("analyze_read_cpu_per_gpu", plain.cpu_us, "us", ("<=", 45))
+        yield Figure("analyze_read_rss_10000", plain.rss_mib, "MiB", ("<=", 250))
+        yield Figure("analyze_read_queries", plain.queries, "queries", ("<=", 80))
+        _record(fleet)
+        recorded = _child(fleet)
+        yield Figure("analyze_read_recorded_10000", recorded.seconds, "s", (">=", 1000), _PEER, peer)
+        yield Figure("analyze_read_recorded_cpu_per_gpu", recorded.cpu_us, "us")
+    yield _growth()
+
+
+def _growth() -> Figure:
+    """Time per GPU in a large fleet over that in a small one, measured in turns."""
+    with _fleet(1_000) as small, _fleet(50_000) as large:
+        pairs = [(_child(small).seconds / small.gpus, _child(large).seconds / large.gpus) for _ in range(_ROUNDS)]
+    growth = statistics.median(of_large / of_small for of_small, of_large in pairs)
+    return Figure("analyze_read_growth_1000_to_50000", growth, "x", ("<=", 1.3))
+
+
+class Fleet(NamedTuple):
+    url: str
+    now: float
+    gpus: int
+
+
+class Cost(NamedTuple):
+    seconds: float
+    cpu_us: float
+    rss_mib: float
+    queries: int
+
+
+@contextmanager
+def _fleet(gpus: int) -> Iterator[Fleet]:
+    """A Prometheus with the last ten minutes of so many GPUs."""
+    with tempfile.TemporaryDirectory() as directory, writable_prometheus(Path(directory)) as url:
+        now = time.time() // _STEP * _STEP
+        write(url, _series(gpus, now))
+        yield Fleet(url, now, gpus)
+
+
+def _series(gpus: int, now: float) -> Iterator[Series]:
+    """What dcgm-exporter's default set has of the quantities that a round asks for; 30 % of the GPUs are idle."""
+    histories = {family: _histories(family, now) for family in FAMILIES if family != "DCGM_FI_PROF_SM_ACTIVE"}
+    for gpu in range(gpus):
+        labels = _labels(gpu)
+        for family, patterns in histories.items():
+            yield Series({"__name__": family, **labels}, patterns[gpu % _PATTERNS])
+
+
+def _labels(gpu: int) -> dict[str, str]:
+    node = gpu // 8
+    return {
+        "UUID": _uuid(gpu),
+        "gpu": str(gpu % 8),
+        "device": f"nvidia{gpu % 8}",
+        "modelName": "NVIDIA H100 80GB HBM3",
+        "Hostname": f"node-{node:05d}",
+        "pci_bus_id": f"00000000:{gpu % 8:02X}:00.0",
+        "DCGM_FI_DRIVER_VERSION": "550.54.15",
+        "job": "dcgm-exporter",
+        "instance": f"10.{node // 250}.{node % 250}.1:9400",
+        "namespace": f"team-{gpu % 50}",
+        "pod": f"train-{gpu:06d}-abcde",
+        "container": "main",
+    }
+
+
+def _uuid(gpu: int) -> str:
+    return f"GPU-{gpu:08x}-1111-2222-3333-{gpu:012x}"
+
+
+def _histories(family: str, now: float) -> list[bytes]:
+    times = [now - _STEP * ago for ago in reversed(range(int(_WINDOW / _STEP) + 1))]
+    return [encoded([(time, _value(family, pattern, dice)) for time in times]) for pattern, dice in _dice(family)]
+
+
+def _dice(family: str) -> Iterator[tuple[int, random.Random]]:
+    return ((pattern, random.Random(f"{family} {pattern}")) for pattern in range(_PATTERNS))
+
+
+def _value(family: str, pattern: int, dice: random.Random) -> float:
+    if "UTIL" not in family and "PROF" not in family:
+        return float(dice.randrange(400, 700))
+    if pattern < 0.3 * _PATTERNS:
+        return 0.0
+    if family.endswith("ACTIVE"):
+        return round(dice.uniform(0, 1), 6)
+    return float(dice.randrange(1, 100) if "UTIL" in family else dice.randrange(10**9))
+
+
+def _seed_way(fleet: Fleet) -> float:
+    """Seconds per GPU of the published analyzer's queries, on a sample of GPUs all over the fleet."""
+    import requests
+
+    def ask(gpu: int) -> None:
+        for metric in _SEED_METRICS:
+            parameters: dict[str, str | float] = {
+                "query": f'DCGM_FI_DEV_{metric}{{pod!="", UUID="{_uuid(gpu)}"}}',
+                "start": fleet.now - _WINDOW,
+                "end": fleet.now,
+                "step": "30s",
+            }
+            answer = requests.get(f"{fleet.url}/api/v1/query_range", params=parameters, timeout=10).json()
+            values = [float(value) for _, value in answer["data"]["result"][0]["values"]]
+            assert len(values) == 21
+
+    gpus: Sequence[int] = range(0, fleet.gpus, fleet.gpus // _SAMPLE)
+    began = time.perf_counter()
+    with ThreadPoolExecutor(_SEED_THREADS) as pool:
+        list(pool.map(ask, gpus))
+    return (time.perf_counter() - began) / len(gpus)
+
+
+def _record(fleet: Fleet) -> None:
+    """What Prometheus would record at this moment, without waiting for the moment."""
+    for rule in recording_rules(_STEP, _WINDOW, _CONDITION):
+        form = urllib.parse.urlencode({"query": rule.expr, "time": fleet.now}).encode()
+        with urllib.request.urlopen(f"{fleet.url}/api/v1/query", form, timeout=120) as answer:
+            rows = json.load(answer)["data"]["result"]
+        samples = (({"__name__": rule.record, **row["metric"]}, float(row["value"][1])) for row in rows)
+        write(fleet.url, (Series(labels, [(fleet.now, value)]) for labels, value in samples))
+
+
+def _child(fleet: Fleet) -> Cost:
+    command = [sys.executable, "-m", "bench.analyze_store", fleet.url, str(fleet.now), str(fleet.gpus)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Cost(**json.loads(done.stdout))
+
+
+def _read_rounds(url: str, now: float, gpus: int) -> Cost:
+    """The median of some rounds after a first one; the garbage collector rests, as it does in the analyzer's rounds."""
+    store = PrometheusStore(PrometheusConfig(url, condition=_CONDITION, timeout=60.0), SystemClock())
+    wanted, span = tuple(asks(Criteria())), Span(now, _WINDOW, _STEP)
+    walls, cpus, queries = [], [], 0
+    gc.disable()
+    for number in range(_ROUNDS + 1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        reading = store.read(wanted, span)
+        if number:
+            walls.append(time.perf_counter() - wall)
+            cpus.append(time.process_time() - cpu)
+        assert not reading.failures
+        assert len(reading.windows[0].columns["mean"]) == gpus
+        queries = reading.queries
+    store.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Cost(statistics.median(walls), statistics.median(cpus) / gpus * 1e6, peak, queries)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_read_rounds(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))._asdict()))
