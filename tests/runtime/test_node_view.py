@@ -13,7 +13,7 @@ from gpusight.model.identity import GpuUuid, HostPid
 from gpusight.model.ownership import ClaimGrant, ProcessOwner
 from gpusight.model.time import ManualClock
 from gpusight.model.vgpu import VgpuSnapshot
-from gpusight.runtime.node import KnownProcesses, cached
+from gpusight.runtime.node_sources import KnownProcesses, cached
 from gpusight.runtime.node_view import NodeWatch, Sources, Ticker
 from gpusight.sources.podresources.source import KubeletReading
 from gpusight.sources.processes import ProcessesReading

@@ -16,6 +16,7 @@ each_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
 def test_the_roles_that_exist() -> None:
     assert [(role.name, role.extra, role.listen) for role in ROLES] == [
+        ("analyze", "analyze", ":8080"),
         ("node", "node", ":9394"),
         ("ops", "node", ":9090"),
     ]

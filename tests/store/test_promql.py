@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpusight.model.series import Aggregate, Span
 from gpusight.store.normalize import BY_FAMILY
-from gpusight.store.promql import ConditionError, Shape, any_of, condition, duration, quoted, selector
+from gpusight.store.promql import ConditionError, Shape, any_of, condition, duration, in_words_of, quoted, selector
 from tests.support.prometheus import Prometheus, needs_prometheus, temporary_prometheus
 
 
@@ -94,3 +94,17 @@ def test_any_text_matches_exactly_itself(engine: Prometheus, text: str) -> None:
 
 def test_selectors_leave_out_what_is_empty() -> None:
     assert selector("up", "", 'a="b"', "") == 'up{a="b"}'
+
+
+@pytest.mark.parametrize(
+    ("family", "wanted"),
+    [
+        ("DCGM_FI_DEV_GPU_UTIL", 'pod!="",namespace=~"a|b",node="x"'),
+        ("Device_utilization_desc_of_container", 'podname!="",podnamespace=~"a|b",node="x"'),
+        ("vGPU_device_memory_usage_in_bytes", 'podname!="",podnamespace=~"a|b",node="x"'),
+        ("dcgm_gpu_utilization", 'pod_name!="",pod_namespace=~"a|b",node="x"'),
+        ("hami_container_device_memory_bytes", 'pod!="",namespace=~"a|b",node="x"'),
+    ],
+)
+def test_a_condition_speaks_the_words_of_each_family(family: str, wanted: str) -> None:
+    assert in_words_of(family, condition('{pod!="",namespace=~"a|b",node="x"}')) == wanted

@@ -1,6 +1,6 @@
 """One round: a reading and what is remembered -> results, verdicts, and what to remember."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -226,10 +226,10 @@ class _Judge:
                 memory_share=_share(features.memory_share),
                 idle_byte_hours=memory.idle_byte_seconds / 3600,
             ),
-            pods=_distinct(part.key.pod for part in parts),
+            pods=_distinct([part.key.pod for part in parts]),
             parts=tuple(result_id(part.key) for part in parts),
-            nodes=_distinct(part.place.node for part in parts),
-            models=_distinct(part.place.model for part in parts),
+            nodes=_distinct([part.place.node for part in parts]),
+            models=_distinct([part.place.model for part in parts]),
             pending=standing.pending,
             pending_rounds=standing.pending_rounds,
             owner=tenant.owner,
@@ -245,12 +245,16 @@ class _Judge:
         return f"{reason}; it was {standing.state} for {since} and stays so until this lasts: round {count}."
 
 
-def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) == 1:  # most workloads have one part
+        return (names[0],) if names[0] else ()
     return tuple(sorted({name for name in names if name}))
 
 
 def _share(value: float | None) -> float | None:
-    return None if value is None else round(min(max(value, 0.0), 1.0), 4)
+    if value is None or 0.0 <= value <= 1.0:
+        return None if value is None else round(value, 4)
+    return 0.0 if value < 0 else 1.0
 
 
 def _moment(at: float) -> datetime:

@@ -61,6 +61,8 @@ _KEY_BYTES = 768
 
 def clean(text: str) -> str:
     """PostgreSQL keeps no NUL, and neither database halves of surrogate pairs."""
+    if text.isascii() and "\0" not in text:
+        return text
     return _UNPRINTABLE_ANYWHERE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -8,6 +8,19 @@ from gpusight.errors import MissingExtra
 EXTRAS: Mapping[str, Mapping[str, str]] = {
     "node": {"h11": "h11", "h2": "h2", "pyyaml": "yaml", "bcrypt": "bcrypt", "nvidia-ml-py": "pynvml"},
     "k8s": {"msgspec": "msgspec", "pyyaml": "yaml"},
+    "analyze": {
+        "duckdb": "duckdb",
+        "msgspec": "msgspec",
+        "pyyaml": "yaml",
+        "rich": "rich",
+        "fastapi": "fastapi",
+        "uvicorn": "uvicorn",
+        "h11": "h11",
+        "bcrypt": "bcrypt",
+        "plotly": "plotly",
+    },
+    "tui": {"msgspec": "msgspec", "textual": "textual"},
+    "postgres": {"psycopg": "psycopg"},
 }
 """Extra -> distribution as pyproject.toml names it -> the module that it brings."""
 

@@ -1,7 +1,7 @@
 """Samples in a Prometheus-compatible engine: Prometheus, Thanos, Mimir, VictoriaMetrics."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from gpusight.model.series import (
     Ask,
     Failure,
+    Newest,
     PodKey,
     Point,
     Quantity,
@@ -27,7 +28,7 @@ from gpusight.store.http import HttpConfig, shown_url
 from gpusight.store.labels import series_key
 from gpusight.store.normalize import BY_FAMILY, INFO_FAMILIES, resolve_scale, sources_for, to_base
 from gpusight.store.owners import Ownership
-from gpusight.store.promql import Shape, condition
+from gpusight.store.promql import Shape, any_of, condition
 from gpusight.store.reading import RoundReader, make_plans
 from gpusight.store.recorded import read_recorded
 from gpusight.store.roster import Roster
@@ -103,6 +104,11 @@ class PrometheusStore:
 
     def families(self) -> frozenset[str]:
         return self._names(self._clock.now()).present & frozenset(BY_FAMILY)
+
+    def latest(self, families: Iterable[str]) -> list[Newest]:
+        rows = self._engine.vector(f"{{__name__=~{any_of(families)}}}", self._clock.now()).rows
+        found = ((labels_of(row.metric), row.value[1]) for row in rows)
+        return [Newest(labels.pop("__name__", ""), labels, value) for labels, value in found]
 
     def check(self) -> None:
         self._engine.vector("vector(1)", self._clock.now())

@@ -6,7 +6,7 @@ row: counts are added, of means the mean is taken, of the rest the greatest.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gpusight.model.series import Aggregate, Span
@@ -35,6 +35,23 @@ def condition(text: str) -> str:
             raise ConditionError(f'{text!r} is not a list of label matchers: write for example {{pod!=""}}')
         at = found.end()
     return inner
+
+
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "Device_": {"pod": "podname", "namespace": "podnamespace", "container": "ctrname"},
+    "vGPU_": {"pod": "podname", "namespace": "podnamespace", "container": "ctrname"},
+    "dcgm_": {"pod": "pod_name", "namespace": "pod_namespace", "container": "container_name"},
+}
+"""Labels of the families that begin so, for those in whose words a condition is written."""
+
+
+def in_words_of(family: str, matchers: str) -> str:
+    """A condition in dcgm-exporter's words as one for a family that calls the holder otherwise."""
+    words = next((words for beginning, words in _WORDS.items() if family.startswith(beginning)), None)
+    if not words:
+        return matchers
+    found = _MATCHER.findall(matchers)
+    return ",".join(f"{words.get(label, label)}{operator}{value}" for label, operator, value, _ in found)
 
 
 def quoted(value: str) -> str:
@@ -81,7 +98,7 @@ class Shape(NamedTuple):
 
     def series(self, *matchers: str) -> str:
         only = (f"{name}=~{any_of(('', value))}" for name, value in self.source.only.items())
-        return selector(self.source.family, *only, self.condition, *matchers)
+        return selector(self.source.family, *only, in_words_of(self.source.family, self.condition), *matchers)
 
     def look(self, *matchers: str) -> str:
         """What one look at one moment sees."""
