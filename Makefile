@@ -5,7 +5,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
-PORT ?= 9090
+PORT ?= 8080
 ONLY ?=
 ARGS ?=
 export PYTHON
@@ -30,9 +30,9 @@ packages:
 	@scripts/debian_packages.sh
 
 .PHONY: demo
-demo: $(VENV) ## Run the sample GPU program with its metrics at http://localhost:9090/metrics (PORT=9091 for another port)
+demo: $(VENV) ## See it all on simulated GPUs at http://localhost:8080 (PORT=8081 for another port, ARGS='--simulate.speed 60')
 	@scripts/debian_packages.sh mesa-vulkan-drivers libvulkan1 || true
-	$(RUN) -m examples.gpu_ops --port $(PORT) $(ARGS)
+	$(RUN) -m gpusight up --simulate --web.listen-address 127.0.0.1:$(PORT) $(ARGS)
 
 .PHONY: test
 test: $(VENV) packages ## Run the tests (ARGS='-k settings' for some of them)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from bench import node, record, render, slow_clients, startup
+from bench import node, record, render, simulate, slow_clients, startup
 from bench.figures import RESULTS, Figure, write
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
@@ -13,6 +13,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "startup": startup.figures,
     "slow_clients": slow_clients.figures,
     "node": node.figures,
+    "simulate": simulate.figures,
 }
 
 

@@ -39,6 +39,19 @@ _SEED_THREADS = 8
 _PEER = "a query per GPU and metric"
 
 
+class Fleet(NamedTuple):
+    url: str
+    now: float
+    gpus: int
+
+
+class Cost(NamedTuple):
+    seconds: float
+    cpu_us: float
+    rss_mib: float
+    queries: int
+
+
 def figures() -> Iterator[Figure]:
     with _fleet(10_000) as fleet:
         peer = _seed_way(fleet) * 10_000
@@ -51,28 +64,17 @@ def figures() -> Iterator[Figure]:
         recorded = _child(fleet)
         yield Figure("analyze_read_recorded_10000", recorded.seconds, "s", (">=", 1000), _PEER, peer)
         yield Figure("analyze_read_recorded_cpu_per_gpu", recorded.cpu_us, "us")
-    yield _growth()
-
-
-def _growth() -> Figure:
-    """Time per GPU in a large fleet over that in a small one, measured in turns."""
     with _fleet(1_000) as small, _fleet(50_000) as large:
-        pairs = [(_child(small).seconds / small.gpus, _child(large).seconds / large.gpus) for _ in range(_ROUNDS)]
-    growth = statistics.median(of_large / of_small for of_small, of_large in pairs)
-    return Figure("analyze_read_growth_1000_to_50000", growth, "x", ("<=", 1.3))
+        yield Figure("analyze_read_growth_1000_to_50000", _growth(small, large), "x", ("<=", 1.3))
+        _record(small)
+        _record(large)
+        yield Figure("analyze_read_recorded_growth_1000_to_50000", _growth(small, large), "x", ("<=", 1.3))
 
 
-class Fleet(NamedTuple):
-    url: str
-    now: float
-    gpus: int
-
-
-class Cost(NamedTuple):
-    seconds: float
-    cpu_us: float
-    rss_mib: float
-    queries: int
+def _growth(small: Fleet, large: Fleet) -> float:
+    """Time per GPU in a large fleet over that in a small one, measured in turns."""
+    pairs = [(_child(small).seconds / small.gpus, _child(large).seconds / large.gpus) for _ in range(_ROUNDS)]
+    return statistics.median(of_large / of_small for of_small, of_large in pairs)
 
 
 @contextmanager

@@ -3,14 +3,21 @@
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 from bench.figures import Figure
 from bench.node import Agent
+from gpusight.model.time import ScaledClock
+from gpusight.runtime.backfill import affordable, backfill, look
+from gpusight.runtime.fleet_targets import fleet_targets
+from gpusight.simulate.spec import load_spec
+from gpusight.store.embedded import EmbeddedStore
 
 _GPUS = 1000
 _INTERVAL = 15.0
@@ -31,11 +38,29 @@ def figures() -> Iterator[Figure]:
         cores = (fleet.cpu_seconds() - before) / (time.monotonic() - start)
         yield Figure("simulate_1000_gpus_cpu", cores, "cores", ("<=", 0.6))
         yield Figure("simulate_1000_gpus_memory", fleet.pss_mib(), "MiB", ("<=", 250))
+    yield _backfill()
+
+
+def _backfill() -> Figure:
+    """CPU seconds to write the last day of the demo into an embedded store."""
+    clock = ScaledClock(1.0, time.time(), time.monotonic())
+    with _fleet("demo", "--simulate.clock", str(clock)) as fleet, tempfile.TemporaryDirectory() as folder:
+        _wait_until_ready(fleet)
+        time.sleep(1.1)  # rates need a second reading
+        store = EmbeddedStore(Path(folder) / "samples.duckdb", clock)
+        looks = look(fleet_targets(load_spec("demo"), f"http://127.0.0.1:{fleet.port}"), store, clock)
+        grid = affordable(looks, clock.now() - 86_400, clock.now())
+        start = time.process_time()
+        backfill(store, looks, load_spec("demo"), grid, started_at=clock.wall)
+        spent = time.process_time() - start
+        store.close()
+    return Figure("simulate_backfill_of_64_gpus_and_24_h", spent, "s", ("<=", 6))
 
 
 @contextmanager
-def _fleet(spec: str) -> Iterator[Agent]:
-    command = [sys.executable, "-m", "gpusight", "node", "--simulate", spec, "--web.listen-address", "127.0.0.1:0"]
+def _fleet(spec: str, *flags: str) -> Iterator[Agent]:
+    command = [sys.executable, "-m", "gpusight", "node", "--simulate", spec]
+    command += ["--web.listen-address", "127.0.0.1:0", *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         yield Agent(process, _port(process))

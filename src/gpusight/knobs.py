@@ -123,11 +123,21 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     _node("node.name", "str", "Name of this node; by default the machine's host name.", env=("NODE_NAME",)),
     _node("cluster.name", "str", "Name of the cluster that this node belongs to."),
-    _node(
+    Setting(
         "simulate",
         "str",
         "Simulated GPUs instead of real ones: a built-in fleet, `generated:GPUS`, or a YAML file.",
         implied="default",
+        roles=("node", "analyze"),
+    ),
+    _analyze("simulate.agent", "url", "Agent that serves all nodes of the simulated fleet: each is scraped."),
+    Setting(
+        "simulate.speed",
+        "float",
+        "How many seconds pass in the simulated world in one of ours.",
+        default="1",
+        bounds=(0.1, 3600),
+        roles=("up",),
     ),
     _node(
         "simulate.control",

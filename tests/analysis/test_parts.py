@@ -104,3 +104,24 @@ def test_pcie_is_what_goes_both_ways() -> None:
     assert part_of(gpu(key_of(), util=0.5, pcie_transmit=1e9, pcie_receive=2e9)).pcie == 3e9
     assert part_of(gpu(key_of(), util=0.5, pcie_receive=2e9)).pcie == 2e9
     assert part_of(gpu(key_of(), util=0.5)).pcie is None
+
+
+def test_a_containers_series_that_do_not_name_the_mig_instance_are_no_second_part() -> None:
+    instance, unnamed = key_of(mig="1"), key_of()
+    windows = [
+        signal("engine_active", {instance: 0.5}),
+        means("memory_used", {unnamed: 4 * GIB}, scope="holder"),
+    ]
+    part = part_of(windows)
+    assert part.key == instance
+    assert part.memory_used == 4 * GIB
+
+
+def test_of_two_instances_nobody_knows_whose_such_series_are() -> None:
+    first, second, unnamed = key_of(mig="1"), key_of(mig="2"), key_of()
+    windows = [
+        signal("engine_active", {first: 0.5, second: 0.5}),
+        means("memory_used", {unnamed: 4 * GIB}, scope="holder"),
+    ]
+    parts = build_parts(reading_of(windows), CRITERIA)
+    assert {part.key: part.memory_used for part in parts} == {first: None, second: None}

@@ -167,6 +167,7 @@ def test_each_topic_has_its_endpoint() -> None:
         "dcgm": {"node"},
         "node_health": {"node"},
         "allocation": {"cluster"},
+        "pods": {"cluster"},
         "utilization": {"analyze"},
         "verdicts": {"analyze"},
         "sharing": {"share"},

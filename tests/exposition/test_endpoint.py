@@ -493,3 +493,42 @@ def test_filtered_scrapes_leave_the_full_pages_memory_alone() -> None:
     assert to._metrics["/metrics"].press._renderers[TEXT]._families[THINGS] is remembered
     ask(to)
     assert all(a is b for a, b in zip(stretches, remembered.stretches, strict=True))
+
+
+# --- several pages ---
+
+
+def several(**options: object) -> Endpoint:
+    pages = {f"/node/{name}/metrics": Fixed(things(number)) for number, name in enumerate("abc", 1)}
+    return endpoint(pages, **options)
+
+
+def test_each_path_has_its_own_page() -> None:
+    to = several()
+    pages = [ask(to, f"/node/{name}/metrics").body for name in "abc"]
+    assert [page.count(b"\ntest_things{") for page in pages] == [1, 2, 3]
+
+
+def test_who_asks_for_the_usual_page_is_told_where_the_others_are() -> None:
+    answer = ask(several(), "/metrics")
+    assert answer.status == 404
+    assert b"/node/a/metrics, /node/b/metrics, /node/c/metrics;" in answer.body
+
+
+def test_a_sentence_does_not_list_a_thousand_pages() -> None:
+    to = endpoint({f"/node/{number}/metrics": Fixed(things(1)) for number in range(1000)})
+    assert len(ask(to, "/metrics").body) < 500
+    assert ask(to, "/").body.count(b"<li>") == 1002
+
+
+def test_the_landing_page_lists_all_pages() -> None:
+    body = ask(several(), "/").body
+    assert all(f'<a href="/node/{name}/metrics">/node/{name}/metrics</a>'.encode() in body for name in "abc")
+
+
+def test_pages_do_not_share_what_they_remember() -> None:
+    to = several()
+    first = [ask(to, f"/node/{name}/metrics").body for name in "abc"]
+    again = [ask(to, f"/node/{name}/metrics").body for name in "abc"]
+    assert first == again
+    assert len(set(first)) == 3

@@ -1,7 +1,7 @@
 """Rounds, their triggers, what is kept of them, and changes of settings: the analyzer without its web."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from gpusight.journal.leader import leadership
 from gpusight.journal.open import open_journal
 from gpusight.journal.retention import Retention
 from gpusight.journal.sql import SqlJournal
-from gpusight.model.series import Ask, Place, Point, Quantity, Reading, SeriesKey, Span, StoreError, Windows
+from gpusight.model.series import Ask, Newest, Place, Point, Quantity, Reading, SeriesKey, Span, StoreError, Windows
 from gpusight.model.time import ManualClock
 from gpusight.runtime.analyze_service import AnalyzerService
 from gpusight.runtime.roles import role_named
@@ -38,6 +38,9 @@ class Store:
 
     def families(self) -> frozenset[str]:
         return frozenset()
+
+    def latest(self, families: Iterable[str]) -> list[Newest]:
+        return [Newest("gpusight_simulated", {}, 1.0)] if "gpusight_simulated" in families else []
 
     def check(self) -> None: ...
 
@@ -152,6 +155,10 @@ def test_a_round_is_published_with_its_verdicts(running: AnalyzerService) -> Non
     assert found.loans[0].owner == "li@example.com"
     assert running.health().status == "healthy"
     assert running.ready()
+    wait_for(lambda: running.simulated() is True)
+    assert [role.name for role in running.roles()] == ["analyze"]
+    assert running.floor(found.results[0].id) == 30.0
+    assert running.floor("nobody") is None
 
 
 def test_a_store_that_fails_makes_everybody_unknown_and_nobody_idle(bench: Bench, running: AnalyzerService) -> None:

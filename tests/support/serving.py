@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ class Fixed:
         return self.scrape
 
 
-def endpoint(gather: Gather | None = None, **options: Any) -> Endpoint:
+def endpoint(gather: Gather | Mapping[str, Gather] | None = None, **options: Any) -> Endpoint:
     given: dict[str, Any] = {"role": "test", "title": "A test", "version": "1.2.3", "is_ready": lambda: True}
     return Endpoint(gather or Fixed(), **{**given, "clock": SystemClock(), **options})
 

@@ -17,6 +17,8 @@ _NOWHERE = Place("", "")
 ANCHORS: tuple[Quantity, ...] = ("utilization", "engine_active", "memory_used")
 """A part exists if one of these has a living series for it."""
 
+Container = tuple[str, ...]
+"""Cluster, GPU, namespace, pod, container."""
 Device = tuple[str, str, str]
 """Cluster, GPU, MIG instance."""
 Row = list[float | None]
@@ -59,22 +61,31 @@ def build_parts(reading: Reading, criteria: Criteria) -> list[Part]:
     keys = _living(device, holder)
     sharers = Counter(key[:3] for key in {key[:3] + key[4:6]: key for key in keys if key.pod}.values())
     split: frozenset[Device] = frozenset((key.cluster, key.gpu, "") for key in keys if key.mig)
-    reader = _PartReader(device, holder, reading, criteria, sharers, split)
+    instances = Counter(_container(key) for key in keys if key.mig)
+    reader = _PartReader(device, holder, reading, criteria, sharers, split, instances)
     return [reader.part(key) for key in keys]
 
 
-def _living(*scopes: "_Rows") -> list[SeriesKey]:
+def _living(device: "_Rows", holder: "_Rows") -> list[SeriesKey]:
     """One key per part: a container's own series and the device's series with its name are the same part.
 
-    What no pod holds counts only as long as nobody holds it or, in MIG mode, an instance of it.
+    So are a container's series that do not say which MIG instance they are of. What no pod holds counts only as long
+    as nobody holds it or, in MIG mode, an instance of it.
     """
     found: dict[tuple[str, ...], SeriesKey] = {}
-    for rows in scopes:
-        for key in rows.living:
+    for key in device.living:
+        found.setdefault(key[:3] + key[4:], key)
+    cut = {_container(key) for key in device.living if key.mig}
+    for key in holder.living:
+        if key.mig or not cut or _container(key) not in cut:
             found.setdefault(key[:3] + key[4:], key)
     taken = {key[:3] for key in found.values() if key.pod}
     taken.update([(key.cluster, key.gpu, "") for key in found.values() if key.mig])
     return [key for key in found.values() if key.pod or key[:3] not in taken]
+
+
+def _container(key: SeriesKey) -> Container:
+    return key[:2] + key[4:]
 
 
 _SIGNALS: tuple[Quantity, ...] = ("utilization", "engine_active")
@@ -190,6 +201,7 @@ class _PartReader:
         criteria: Criteria,
         sharers: Mapping[Device, int],
         split: AbstractSet[Device],
+        instances: Mapping[Container, int],
     ) -> None:
         self._device = device
         self._holder = holder
@@ -198,11 +210,12 @@ class _PartReader:
         self._criteria = criteria
         self._sharers = sharers
         self._split = split
+        self._instances = instances
         self._signal = signals.SignalReader(reading.span, criteria).signal
 
     def part(self, key: SeriesKey) -> Part:
         bare = key._replace(slot="") if key.slot else key
-        row, own = self._device.get(bare), self._holder.get(bare)
+        row, own = self._device.get(bare), self._own(bare)
         nameless = self._device.find(SeriesKey(key.cluster, key.gpu, key.mig, "", "", "", "")) if key.pod else None
         starts = self._device.starts
         # A GPU in MIG mode has no utilization: what the driver says there is of nobody.
@@ -211,6 +224,12 @@ class _PartReader:
         whole = SILENCE if in_mig_mode else self._signal(row, starts["utilization"], nameless)
         engine = self._signal(row, starts["engine_active"], nameless)
         return self._described(key, _filled_up(row, nameless), own, (own_signal, whole, engine))
+
+    def _own(self, key: SeriesKey) -> Row:
+        """The container's series; those of a MIG instance may not say so, which does no harm where it has but one."""
+        if key.mig and self._holder.find(key) is None and self._instances[_container(key)] == 1:
+            return self._holder.get(key._replace(mig=""))
+        return self._holder.get(key)
 
     def _described(self, key: SeriesKey, row: Row, own: Row, seen: tuple[Signal, Signal, Signal]) -> Part:
         sharers = max(1, self._sharers.get(key[:3], 1))

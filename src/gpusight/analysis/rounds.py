@@ -88,7 +88,10 @@ def _trusted(reading: Reading) -> Reading:
 
 def _doubt_in(reading: Reading) -> str:
     """Why the reading as a whole may be incomplete, without the full stop; empty when nothing says so."""
-    said = [*reading.warnings, *(each.reason for each in reading.failures if each.quantity not in _HARMLESS)]
+    said = [
+        *reading.warnings,
+        *(each.reason for each in reading.failures if not each.is_standing and each.quantity not in _HARMLESS),
+    ]
     return " ".join(said[0].split()).rstrip(".")[:_LONGEST_DOUBT] or "the store answered in part" if said else ""
 
 

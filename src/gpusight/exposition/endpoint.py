@@ -12,8 +12,9 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
-from itertools import chain
+from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -40,6 +41,8 @@ _WORTH_ZIPPING = 1024
 _LARGE_PAGE = 10_000
 """Series from which on a page is made in a thread: below, it costs a few milliseconds at most."""
 _LARGE_BODY = 64 * 1024
+_NAMED_PAGES = 10
+"""How many paths a sentence names."""
 
 
 class UnknownCollector(ValueError):  # noqa: N818  (said of the request, not of the program)
@@ -110,11 +113,11 @@ OwnBlocks = Callable[[], Iterable[FamilyBlock]]
 
 
 class Endpoint:
-    """The pages of one exporter role."""
+    """The pages of one exporter role: one with all of its metrics, or several with a part each."""
 
     def __init__(
         self,
-        gather: Gather,
+        gather: Gather | Mapping[str, Gather],
         *,
         role: str,
         title: str,
@@ -130,23 +133,26 @@ class Endpoint:
         telemetry_path: str = "/metrics",
         openmetrics: bool = True,
     ) -> None:
-        self._gather = gather
         self._is_ready = is_ready
         self._clock = clock
         self._default_timeout = default_timeout
         self._health_text = health_text
         self._openmetrics = openmetrics
-        self._scrapes: _Flights[Scrape] = _Flights()
         self._pages: _Flights[Response] = _Flights(max_requests, max_waiting)
-        self._press = _Press()
         self._rejected = dict.fromkeys(REASONS, 0)
-        self._own: list[OwnBlocks] = [self._rejections, self._press.losses]
+        self._own: list[OwnBlocks] = [self._rejections]
         self._complained = -math.inf
+        workers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="gpusight-page")
+        gathers = gather if isinstance(gather, Mapping) else {telemetry_path: gather}
+        self._metrics = {path: _Page(path, each, _Press(workers)) for path, each in gathers.items()}
+        self._no_page = "there is no such page here; / lists what there is"
+        if telemetry_path not in self._metrics:
+            self._no_page = f"there is no such page here, but {_listed(self._metrics)}; / lists them all"
         self._landing = landing_page(
             title=title,
             version=version,
             role=role,
-            links=((telemetry_path, "Metrics"), ("/-/healthy", "Health"), ("/-/ready", "Readiness"), *links),
+            links=(*_links(self._metrics, telemetry_path), ("/-/healthy", "Health"), ("/-/ready", "Readiness"), *links),
             notes=notes,
         )
         self._routes: dict[str, Callable[[Request], Awaitable[Response]]] = {
@@ -155,7 +161,7 @@ class Endpoint:
             "/healthz": self._show_health,
             "/-/healthy": self._show_health,
             "/-/ready": self._show_readiness,
-            telemetry_path: self._show_metrics,
+            **{path: partial(self._show_metrics, page) for path, page in self._metrics.items()},
         }
 
     def expose(self, blocks: OwnBlocks) -> None:
@@ -179,7 +185,7 @@ class Endpoint:
     async def _route(self, request: Request) -> Response:
         show = self._routes.get(request.path)
         if show is None:
-            return plain(404, "there is no such page here; / lists what there is")
+            return plain(404, self._no_page)
         if request.method not in ("GET", "HEAD"):
             return plain(405, "this page can only be read", ("Allow", "GET, HEAD"))
         return await show(request)
@@ -195,12 +201,14 @@ class Endpoint:
             return plain(200, "ready")
         return plain(503, "not ready: the first collection has not finished", ("Retry-After", "1"))
 
-    async def _show_metrics(self, request: Request) -> Response:
+    async def _show_metrics(self, page: "_Page", request: Request) -> Response:
         wanted = parse_scrape(request, self._default_timeout)
         dialect = choose_dialect(request.header("accept")) if self._openmetrics else TEXT
         zipped = accepts_gzip(request.header("accept-encoding"))
         try:
-            return await self._pages.join((wanted, dialect, zipped), lambda: self._make_page(wanted, dialect, zipped))
+            return await self._pages.join(
+                (page.path, wanted, dialect, zipped), lambda: self._make_page(page, wanted, dialect, zipped)
+            )
         except UnknownCollector as error:
             return plain(400, str(error))
         except _Full:
@@ -211,25 +219,20 @@ class Endpoint:
             self._complain("the collectors did not answer in time", error)
             return plain(503, "the collectors did not answer in time", ("Retry-After", "5"))
 
-    async def _make_page(self, wanted: ScrapeRequest, dialect: Dialect, zipped: bool) -> Response:
-        scrape = await self._scrapes.join(wanted, lambda: self._collect(wanted))
-        body = await self._press.page(wanted, self._with_own(wanted, scrape), dialect)
+    async def _make_page(self, page: "_Page", wanted: ScrapeRequest, dialect: Dialect, zipped: bool) -> Response:
+        scrape = await page.scrapes.join(wanted, lambda: page.collect(wanted))
+        body = await page.press.page(wanted, self._with_own(page, wanted, scrape), dialect)
         headers = [("Vary", "Accept, Accept-Encoding")]
         if zipped and len(body) >= _WORTH_ZIPPING:
-            body = await self._press.zipped(body)
+            body = await page.press.zipped(body)
             headers.append(("Content-Encoding", "gzip"))
         return make_response(200, dialect.content_type, body, *headers)
 
-    async def _collect(self, wanted: ScrapeRequest) -> Scrape:
-        # Collectors keep their deadline themselves; this one only ends what would hang for ever.
-        async with asyncio.timeout(wanted.timeout + _GATHER_GRACE):
-            return await self._gather(wanted)
-
-    def _with_own(self, wanted: ScrapeRequest, scrape: Scrape) -> Scrape:
+    def _with_own(self, page: "_Page", wanted: ScrapeRequest, scrape: Scrape) -> Scrape:
         if wanted.collectors:
             own: Iterable[FamilyBlock] = ()
         else:
-            own = chain.from_iterable(blocks() for blocks in self._own)
+            own = chain.from_iterable(blocks() for blocks in (*self._own, page.press.losses))
         return _only(wanted.names, Scrape(group(chain(scrape.blocks, own)), scrape.headers_for))
 
     def _rejections(self) -> Iterable[FamilyBlock]:
@@ -278,13 +281,39 @@ def names_of(spec: FamilySpec) -> set[str]:
     return names | {spec.name + part for part in parts}
 
 
+class _Page:
+    """What one path shows, and the collections for it that are under way."""
+
+    def __init__(self, path: str, gather: Gather, press: "_Press") -> None:
+        self.path = path
+        self.press = press
+        self.scrapes: _Flights[Scrape] = _Flights()
+        self._gather = gather
+
+    async def collect(self, wanted: ScrapeRequest) -> Scrape:
+        # Collectors keep their deadline themselves; this one only ends what would hang for ever.
+        async with asyncio.timeout(wanted.timeout + _GATHER_GRACE):
+            return await self._gather(wanted)
+
+
+def _links(paths: Iterable[str], telemetry_path: str) -> Iterable[tuple[str, str]]:
+    """Pages beside the usual one go by their path."""
+    return ((path, "Metrics" if path == telemetry_path else path) for path in paths)
+
+
+def _listed(paths: Iterable[str]) -> str:
+    """The first few, as words of a sentence."""
+    first = list(islice(paths, _NAMED_PAGES + 1))
+    return ", ".join(first[:_NAMED_PAGES]) + (" and others" if len(first) > _NAMED_PAGES else "")
+
+
 class _Press:
     """Makes pages, the large ones in a thread, with one renderer per dialect for the full page."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: ThreadPoolExecutor) -> None:
         self._renderers: dict[Dialect, Renderer] = {dialect: Renderer(dialect) for dialect in (TEXT, OPENMETRICS)}
         self._locks = {dialect: threading.Lock() for dialect in self._renderers}
-        self._workers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="gpusight-page")
+        self._workers = workers
 
     async def page(self, wanted: ScrapeRequest, scrape: Scrape, dialect: Dialect) -> bytes:
         size = sum(len(block.keys) for block in scrape.blocks)

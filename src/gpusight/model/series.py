@@ -104,6 +104,8 @@ class Failure(NamedTuple):
     family: str
     quantity: Quantity | None
     reason: str
+    is_standing: bool = False
+    """It is so in every round, such as a unit that nobody declared: nothing went missing, so nothing is in doubt."""
 
 
 class Owner(NamedTuple):

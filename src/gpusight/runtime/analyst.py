@@ -46,6 +46,7 @@ class Analyst:
     """Holds one round at a time; what it remembers is in the journal, too."""
 
     def __init__(self, journal: Journal, clock: Clock, is_leader: Callable[[], bool]) -> None:
+        """`clock` tells how long rounds take; their moments are in their terms."""
         self._journal = journal
         self._clock = clock
         self._is_leader = is_leader
@@ -71,7 +72,7 @@ class Analyst:
         hours = account(conclusion, before, terms.span.length, terms.tenancy, terms.prices)
         self.memory = conclusion.memory
         verdicts = tuple(each.verdict for each in conclusion.judged)
-        problems = [*conclusion.problems, *self._journaled(_changes_of(conclusion), hours, verdicts)]
+        problems = [*conclusion.problems, *self._journaled(_changes_of(conclusion), hours, verdicts, terms.span.end)]
         finished = self._round(
             store, terms, began, conclusion.results, verdicts, loans_of(conclusion), reading.queries, problems
         )
@@ -87,7 +88,7 @@ class Analyst:
         self.memory = forget_idleness(self.memory, now)
         verdicts = unknown_verdicts(last.verdicts, self.memory, reason) if last else ()
         results = unknown_results(last.results, reason) if last else ()
-        problems = [reason, *self._journaled(changes, (), verdicts)]
+        problems = [reason, *self._journaled(changes, (), verdicts, now)]
         finished = self._round(store, terms, began, results, verdicts, (), 0, problems)
         self._last = finished
         return finished
@@ -119,15 +120,15 @@ class Analyst:
         )
 
     def _journaled(
-        self, changes: Sequence[VerdictChange], hours: Sequence[HourUse], verdicts: Sequence[Verdict]
+        self, changes: Sequence[VerdictChange], hours: Sequence[HourUse], verdicts: Sequence[Verdict], now: float
     ) -> list[str]:
         """Keep the round, if this replica is the one that does; the sentence why not, when it cannot be kept."""
-        episodes, still_open = _episodes_of(self._open, verdicts, self._clock.now())
+        episodes, still_open = _episodes_of(self._open, verdicts, now)
         if not self._is_leader():
             self._open = still_open
             return []
         try:
-            self._journal.record_round(changes, hours, episodes, dump(self.memory), at=self._clock.now())
+            self._journal.record_round(changes, hours, episodes, dump(self.memory), at=now)
         except JournalError as error:
             _log.error("the round is not in the journal: %s", error)
             return [f"the round is not in the journal: {error}"]

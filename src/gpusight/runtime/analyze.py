@@ -22,7 +22,7 @@ from gpusight.journal.leader import leadership
 from gpusight.journal.open import open_journal
 from gpusight.journal.retention import Retention
 from gpusight.model.history import JournalError
-from gpusight.model.time import Clock, SystemClock
+from gpusight.model.time import Clock, ScaledClock, SystemClock
 from gpusight.runtime import logs
 from gpusight.runtime.analyze_config import data_dir, journal_location
 from gpusight.runtime.analyze_files import read_prices, read_tenants
@@ -30,6 +30,7 @@ from gpusight.runtime.analyze_replay import StoreReplay
 from gpusight.runtime.analyze_service import AnalyzerService
 from gpusight.runtime.analyze_store import Stores
 from gpusight.runtime.exporter import BuildInfo, stop_on_signals
+from gpusight.runtime.node_simulated import World, find_world
 from gpusight.runtime.roles import role_named
 from gpusight.runtime.tenants import TenantsWatch
 from gpusight.settings import Settings, resolve
@@ -47,17 +48,19 @@ class Analyze:
     """The analyzer put together: an ASGI app, and the threads that feed it."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], clock: Clock) -> None:
+        world = find_world(settings) if settings.get("simulate") is not None else None
+        world_clock: Clock = world.clock if world is not None else clock
         directory = data_dir(settings, environ)
         location = journal_location(settings, directory)
         self._journal = open_journal(location, retention=Retention(), clock=clock)
-        self._stores = Stores(directory, clock)
+        self._stores = Stores(directory, world_clock, world)
         self._tenants = _tenants(settings, environ, clock)
         self.service = AnalyzerService(
             settings,
             self._stores.store,
             self._journal,
             leadership(location),
-            clock,
+            _pace(world, clock),
             self._tenants.tenancy,
             _prices(settings),
         )
@@ -73,6 +76,7 @@ class Analyze:
 
     def start(self) -> None:
         self._tenants.start()
+        self.service.rehearse(self._stores.remember())
         self._stores.start()
         self.service.start()
 
@@ -114,7 +118,7 @@ async def _serve(analyze: Analyze, settings: Settings) -> int:
     for address in server.addresses:
         _log.info("gpusight %s analyze listens on %s", __version__, address)
     _log.info("%s", analyze.auth.describe())
-    analyze.start()
+    await asyncio.to_thread(analyze.start)
     waiting = asyncio.create_task(stopped.wait())
     serving = asyncio.create_task(server.wait())
     await asyncio.wait({waiting, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,6 +138,11 @@ class _as_start_errors:  # noqa: N801 - reads as the statement it is
         known = (JournalError, ListenError, WebConfigError, TokenFileError, AccessError)
         if isinstance(error, known):
             raise StartError(str(error)) from error
+
+
+def _pace(world: World | None, clock: Clock) -> Clock:
+    """The clock by which rounds come: that of the simulated world, where time may run faster."""
+    return ScaledClock(*world.scale) if world is not None and world.scale is not None else clock
 
 
 def _endpoint(service: AnalyzerService, settings: Settings, clock: Clock) -> Endpoint:

@@ -3,7 +3,7 @@
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ from gpusight.exposition.endpoint import Endpoint
 from gpusight.journal.leader import Leadership
 from gpusight.model.history import ConfigChange, Episode, HourUse, Journal, VerdictChange
 from gpusight.model.series import Point, Quantity, SeriesKey, SeriesStore, Span, StoreError
-from gpusight.model.time import Clock
+from gpusight.model.time import Clock, SystemClock
 from gpusight.runtime.analyst import Analyst, Outcome, Terms
 from gpusight.runtime.analyze_config import criteria_of, span_of
 from gpusight.runtime.analyze_log import log_round
@@ -33,6 +33,7 @@ _log = logging.getLogger("gpusight.analyze")
 _OVERDUE = 3
 """Intervals without a round from which on health warns."""
 _PRUNE_EVERY = 3600.0
+_REAL = SystemClock()
 _STORE_SETTINGS = ("query-condition", "max-workers")
 """Settings that a store is made from and that may change while it is used."""
 
@@ -51,7 +52,9 @@ class AnalyzerService:
         clock: Clock,
         tenancy: Callable[[], Tenancy],
         prices: PriceList,
+        stopwatch: Clock = _REAL,
     ) -> None:
+        """Rounds come by `clock`, which may be that of a simulated world; what they take is told by `stopwatch`."""
         self._base = settings
         self._overrides = dict(journal.config())
         self._settings = _still_valid(settings, self._overrides)
@@ -65,7 +68,8 @@ class AnalyzerService:
         self._prices = prices
         self._operations = Operations(clock)
         self._is_simulated: bool | None = None
-        self._analyst = Analyst(journal, clock, lambda: leadership.held)
+        self._stopwatch = stopwatch
+        self._analyst = Analyst(journal, stopwatch, lambda: leadership.held)
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._wanted = False
@@ -90,6 +94,14 @@ class AnalyzerService:
     def start(self) -> None:
         self._thread = threading.Thread(target=self._hold_rounds, name="rounds", daemon=True)
         self._thread.start()
+
+    def rehearse(self, moments: Iterable[float]) -> None:
+        """Rounds over the past, for a store whose history is older than the analyzer; before `start`."""
+        if self._analyst.memory.at is not None:
+            return
+        self._leadership.acquire()
+        for moment in moments:
+            self._analyst.hold(self._store, self._terms(moment))
 
     def stop(self) -> None:
         with self._wake:
@@ -127,14 +139,17 @@ class AnalyzerService:
     def _hold_round(self) -> None:
         self._leadership.acquire()
         self._adopt_changes()
-        settings, began = self._settings, self._clock.monotonic()
-        self._renew_store(settings)
-        terms = Terms(criteria_of(settings), span_of(settings, self._clock.now()), self._tenancy(), self._prices)
-        outcome = self._analyst.hold(self._store, terms)
-        self._publish(outcome, self._clock.monotonic() - began)
+        began = self._stopwatch.monotonic()
+        self._renew_store(self._settings)
+        outcome = self._analyst.hold(self._store, self._terms(self._clock.now()))
+        self._publish(outcome, self._stopwatch.monotonic() - began)
         self._look_around(outcome.is_ok)
         log_round(outcome.round)
         self._prune()
+
+    def _terms(self, now: float) -> Terms:
+        settings = self._settings
+        return Terms(criteria_of(settings), span_of(settings, now), self._tenancy(), self._prices)
 
     def _adopt_changes(self) -> None:
         """What another replica's API changed holds here, too."""

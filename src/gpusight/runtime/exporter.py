@@ -4,7 +4,7 @@ import asyncio
 import logging
 import platform
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpusight import __version__
 from gpusight.catalog.own import BUILD_INFO
@@ -35,11 +35,21 @@ class BuildInfo:
 
 
 def run_exporter(
-    role: str, title: str, collectors: Sequence[Collector], settings: Settings, notes: Sequence[str] = ()
+    role: str,
+    title: str,
+    collectors: Sequence[Collector] | Mapping[str, Sequence[Collector]],
+    settings: Settings,
+    notes: Sequence[str] = (),
+    clock: Clock | None = None,
 ) -> int:
-    """Serve the collectors until SIGINT or SIGTERM; the exit code."""
+    """Serve the collectors until SIGINT or SIGTERM; the exit code.
+
+    Where they are given by path, each path has a page of its own. `clock` says the time on the pages; what concerns
+    clients and their deadlines is real.
+    """
+    pages = collectors if isinstance(collectors, Mapping) else {"/metrics": collectors}
     try:
-        return asyncio.run(_run(role, title, [*collectors, BuildInfo(role)], settings, notes))
+        return asyncio.run(_run(role, title, pages, settings, notes, clock or SystemClock()))
     except (ListenError, WebConfigError) as error:
         raise StartError(str(error)) from error
     finally:
@@ -47,12 +57,19 @@ def run_exporter(
             signal.signal(number, signal.SIG_IGN)  # asked to end already: a second time must not cut the tidying short
 
 
-async def _run(role: str, title: str, collectors: Sequence[Collector], settings: Settings, notes: Sequence[str]) -> int:
+async def _run(
+    role: str,
+    title: str,
+    pages: Mapping[str, Sequence[Collector]],
+    settings: Settings,
+    notes: Sequence[str],
+    page_clock: Clock,
+) -> int:
     clock = SystemClock()
     ready = asyncio.Event()
-    collector_set = CollectorSet(collectors, clock)
+    sets = {path: CollectorSet([*collectors, BuildInfo(role)], page_clock) for path, collectors in pages.items()}
     endpoint = Endpoint(
-        collector_set.gather,
+        {path: each.gather for path, each in sets.items()},
         role=role,
         title=title,
         version=__version__,
@@ -67,12 +84,19 @@ async def _run(role: str, title: str, collectors: Sequence[Collector], settings:
     server = await _listen(endpoint, settings, clock)
     for address in server.addresses:
         _log.info("gpusight %s %s listens on %s", __version__, role, address)
-    await collector_set.gather(_EVERYTHING)
-    ready.set()
+    warming = asyncio.create_task(_warm_up(sets.values(), ready))
     await stopped.wait()
+    warming.cancel()
     _log.info("stopping")
     await server.close()
     return 0
+
+
+async def _warm_up(sets: Iterable[CollectorSet], ready: asyncio.Event) -> None:
+    """Every page once: then clients find nothing that is slow for being asked the first time."""
+    for each in sets:
+        await each.gather(_EVERYTHING)
+    ready.set()
 
 
 async def _listen(endpoint: Endpoint, settings: Settings, clock: Clock) -> Server:

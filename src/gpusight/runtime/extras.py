@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
         "uvicorn": "uvicorn",
         "h11": "h11",
         "bcrypt": "bcrypt",
+        "jinja2": "jinja2",
         "plotly": "plotly",
     },
     "tui": {"msgspec": "msgspec", "textual": "textual"},

@@ -51,6 +51,15 @@ class Sources:
     """UUIDs of devices of ResourceClaims; asked only where GPUs are claimed so."""
     health: Callable[[], Sequence[SourceHealth]] | None = None
 
+    def after(self, prepare: Callable[[], object]) -> "Sources":
+        """The same, with something done before each reading: the hardware is read first."""
+
+        def hardware() -> HardwareSnapshot:
+            prepare()
+            return self.hardware()
+
+        return replace(self, hardware=hardware)
+
 
 class NodeWatch:
     """The view of now, for any number of threads: one reading serves all that ask within `fresh` seconds."""

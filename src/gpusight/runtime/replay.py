@@ -53,7 +53,7 @@ def main(
     policies all built-in ones are compared. `write` prints.
     """
     if figure is not None and find_spec("plotly") is None:
-        raise MissingExtra("the figure of a replay", "web")
+        raise MissingExtra("the figure of a replay", "analyze")
     _check_shares(active_above, regret_limit)
     try:
         chosen = [parse_policy(text) for text in policies] or list(BUILT_IN.values())

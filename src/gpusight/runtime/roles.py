@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from gpusight.knobs import SETTINGS, Setting
 from gpusight.runtime.extras import require
-from gpusight.settings import SETTINGS, Setting, Settings
+from gpusight.settings import Settings
 
 Run = Callable[[Settings], int]
 
@@ -25,12 +26,18 @@ class Role:
     listen: str
     targets: tuple[str, ...] = ("/metrics",)
     page: str = ""
+    includes: tuple[str, ...] = ()
+    """Roles that it runs, and whose settings it takes and hands on."""
     openmetrics: bool = True
     """Off where the page has names that OpenMetrics would change and that people's rules rely on."""
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        return tuple(setting for setting in SETTINGS if setting.applies_to((self.name,)))
+        return tuple(setting for setting in SETTINGS if setting.applies_to(self.names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.includes)
 
     @property
     def defaults(self) -> Mapping[str, str]:
@@ -47,12 +54,30 @@ class Role:
 
 ROLES: tuple[Role, ...] = (
     Role(
+        name="analyze",
+        help="Judge who really uses the GPUs they hold, and serve the results",
+        build="gpusight.runtime.analyze:run",
+        extra="analyze",
+        listen=":8080",
+        page="/",
+        openmetrics=False,
+    ),
+    Role(
         name="node",
         help="Expose this machine's GPUs, and what containers and processes use of them",
         build="gpusight.runtime.node:run",
         extra="node",
         listen=":9394",
         openmetrics=False,
+    ),
+    Role(
+        name="up",
+        help="Run everything on this machine, with a page at http://localhost:8080",
+        build="gpusight.runtime.up:run",
+        extra="analyze",
+        listen="127.0.0.1:8080",
+        page="/",
+        includes=("node", "analyze"),
     ),
     Role(
         name="ops",
@@ -63,3 +88,7 @@ ROLES: tuple[Role, ...] = (
         openmetrics=False,
     ),
 )
+
+
+def role_named(name: str) -> Role:
+    return next(role for role in ROLES if role.name == name)

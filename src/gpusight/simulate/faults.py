@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,9 +37,11 @@ class FaultPlan:
 
     faults: tuple[Fault, ...] = ()
     on_calls: tuple[Fault, ...] = field(init=False)
+    xid_times: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "on_calls", tuple(fault for fault in self.faults if fault.kind in _ON_CALLS))
+        object.__setattr__(self, "xid_times", tuple(sorted(fault.at for fault in self.faults if fault.kind == "xid")))
 
     def of_call(self, t: float, gpu: int | None, function: str) -> Fault | None:
         """The fault that this call meets; `gpu` is None for calls about the whole node."""
@@ -55,6 +58,10 @@ class FaultPlan:
         """Time and code of every XID so far, oldest first; those of one moment in the order in which they came."""
         happened = ((f.at, f.code or 0) for f in self.faults if f.kind == "xid" and f.gpu == gpu and f.at <= t)
         return tuple(sorted(happened, key=lambda xid: xid[0]))
+
+    def xid_count(self, t: float) -> int:
+        """How many XIDs there were on all devices so far: asked all the time, by those who wait for the next."""
+        return bisect_right(self.xid_times, t)
 
     def ecc_errors(self, gpu: int, t: float) -> int:
         return sum(f.code or 1 for f in self.faults if f.kind == "ecc" and f.gpu == gpu and f.at <= t)

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -53,6 +54,7 @@ class SimContainer:
         return self.workload.starts <= t
 
 
+@lru_cache(maxsize=4096)
 def containers(spec: FleetSpec, node: str) -> tuple[SimContainer, ...]:
     """All containers of a node, in the order of the spec."""
     loads: dict[str, list[Load]] = {}
@@ -63,7 +65,8 @@ def containers(spec: FleetSpec, node: str) -> tuple[SimContainer, ...]:
 
 def _container(spec: FleetSpec, workload: WorkloadSpec, loads: Sequence[Load]) -> SimContainer:
     uid = str(identifier(spec, workload.node, workload.namespace, workload.pod))
-    ref = ContainerRef(PodRef(spec.cluster, workload.namespace, workload.pod, uid), workload.container)
+    pod = PodRef(spec.node(workload.node).cluster, workload.namespace, workload.pod, uid)
+    ref = ContainerRef(pod, workload.container)
     runtime_id = "".join(f"{key(spec, workload.identity, 'container', part):016x}" for part in range(4))
     return SimContainer(ref, runtime_id, workload, tuple(sorted(loads, key=lambda load: load.container_pid)))
 
@@ -248,7 +251,7 @@ class NodeFiles:
             layout=layout,
             devices=[SimDevice(gpus[index].uuid, limit * MIB, cores or 100) for index in workload.gpus],
             processes=[_slot(process) for process in living],
-            last_kernel_at=int(self.started_at + max(_last_kernel(load, t) for load in container.loads)),
+            last_kernel_at=int(self.started_at + max(last_kernel(load, t) for load in container.loads)),
         )
         name = identifier(self.spec, workload.identity, "cache")
         write_region(self._directory(container) / f"{name}.cache", region)
@@ -264,10 +267,10 @@ def _slot(process: ProcessState) -> SimProcess:
 
 def _use(process: ProcessState) -> SimUse:
     """What libvgpu sees: only what goes through CUDA, a little less than the driver counts."""
-    context = min(process.memory // 4, _CONTEXT)
+    context, buffer = cuda_memory(process.memory)
     return SimUse(
         context=context,
-        buffer=int((process.memory - context) * 0.99),
+        buffer=buffer,
         monitor_used=process.memory,
         sm_percent=round(process.sm * 100),
         encoder_percent=round(process.encoder * 100),
@@ -275,7 +278,13 @@ def _use(process: ProcessState) -> SimUse:
     )
 
 
-def _last_kernel(load: Load, t: float) -> float:
+def cuda_memory(memory: int) -> tuple[int, int]:
+    """Context and buffers out of what a process holds."""
+    context = min(memory // 4, _CONTEXT)
+    return context, int((memory - context) * 0.99)
+
+
+def last_kernel(load: Load, t: float) -> float:
     """Seconds after the start. A process that attaches counts as a kernel, to libvgpu."""
     last = load.activity.last_busy(min(t, load.ends))
     return load.workload.starts if last is None else max(last, load.workload.starts)

@@ -2,13 +2,24 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
 
 _REQUIRED: Final[Any] = object()
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_OWNER: Final = re.compile(rf"[A-Z][A-Za-z]{{0,62}}/{_NAME.pattern}")
+_NAMED: Final = 20
+"""How many options a sentence names."""
 _ANY: Final = (-(2**63), 2**63)
 _T = TypeVar("_T")
+
+
+class Owner(NamedTuple):
+    """The workload that a pod belongs to."""
+
+    kind: str
+    name: str
 
 
 class SpecError(ValueError):
@@ -36,6 +47,12 @@ class Section:
         """Names become parts of paths, so that nothing but a Kubernetes name will do."""
         return str(self._take(key, default, lambda v: isinstance(v, str) and bool(_NAME.fullmatch(v)), "a name"))
 
+    def owner(self, key: str) -> Owner:
+        """`Kind/name`."""
+        wanted = "a kind and a name, such as Deployment/server"
+        text = self._take(key, _REQUIRED, lambda v: isinstance(v, str) and bool(_OWNER.fullmatch(v)), wanted)
+        return Owner(*text.split("/"))
+
     def function(self, key: str) -> str:
         wanted = "the name of an NVML function"
         return str(self._take(key, _REQUIRED, lambda v: isinstance(v, str) and v.startswith("nvml"), wanted))
@@ -56,8 +73,8 @@ class Section:
         self._left.pop(key, None)
         return None
 
-    def choice(self, key: str, options: Sequence[str], default: Any = None) -> Any:
-        wanted = f"one of {', '.join(options)}"
+    def choice(self, key: str, options: Collection[str], default: Any = None) -> Any:
+        wanted = f"one of {', '.join(islice(options, _NAMED))}{' or others' if len(options) > _NAMED else ''}"
         return self._take(key, _REQUIRED if default is None else default, lambda v: v in options, wanted)
 
     def strings(self, key: str) -> tuple[str, ...] | None:

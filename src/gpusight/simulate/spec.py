@@ -9,12 +9,13 @@ from typing import Any, Final, Literal, get_args
 import yaml
 
 from gpusight.model.vgpu import Layout
+from gpusight.simulate.generated import generate
 from gpusight.simulate.models import MODELS, GpuModel, MigProfile
-from gpusight.simulate.section import Section, SpecError
+from gpusight.simulate.section import Owner, Section, SpecError
 
 __all__ = [
-    "Fault", "FaultKind", "FleetSpec", "GpuSpec", "NodeSpec", "Share", "SpecError", "WorkloadKind", "WorkloadSpec",
-    "builtin_names", "load_spec", "parse_faults", "parse_faults_text", "parse_spec",
+    "Fault", "FaultKind", "FleetSpec", "GpuSpec", "NodeSpec", "Owner", "Share", "SpecError", "WorkloadKind",
+    "WorkloadSpec", "builtin_names", "load_spec", "parse_faults", "parse_faults_text", "parse_spec",
 ]  # fmt: skip
 
 WorkloadKind = Literal[
@@ -50,6 +51,7 @@ class GpuSpec:
 class NodeSpec:
     name: str
     gpus: tuple[GpuSpec, ...]
+    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class WorkloadSpec:
     """MiB per device; None is what its kind usually takes."""
     starts: float = -21_600.0
     ends: float | None = None
+    owner: Owner | None = None
+    """None: what the pod's name looks like."""
 
     @property
     def identity(self) -> str:
@@ -115,6 +119,7 @@ class FleetSpec:
     name: str
     seed: int
     cluster: str
+    """Of nodes that do not name theirs."""
     nodes: tuple[NodeSpec, ...]
     workloads: tuple[WorkloadSpec, ...]
     faults: tuple[Fault, ...]
@@ -130,13 +135,15 @@ class FleetSpec:
 
 
 def load_spec(spec: str | Path | Mapping[str, Any] | FleetSpec = "default") -> FleetSpec:
-    """A fleet from a built-in name, the path of a YAML file, or data in the shape of one."""
+    """A fleet from a built-in name, `generated:GPUS[,SEED]`, the path of a YAML file, or data in the shape of one."""
     if isinstance(spec, FleetSpec):
         return spec
     if isinstance(spec, Mapping):
         return parse_spec(spec, "spec")
     if str(spec) in builtin_names():
-        return parse_spec(_yaml(_builtin_text(str(spec)), f"{spec}.yaml"), f"{spec}.yaml")
+        return parse_spec(builtin(str(spec)), f"{spec}.yaml")
+    if str(spec).startswith("generated:"):
+        return parse_spec(generate(builtin("demo"), str(spec)), str(spec))
     return parse_spec(_yaml(_file_text(Path(spec)), str(spec)), str(spec))
 
 
@@ -145,8 +152,10 @@ def builtin_names() -> tuple[str, ...]:
     return tuple(sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")))
 
 
-def _builtin_text(name: str) -> str:
-    return (resources.files("gpusight.simulate") / "builtin" / f"{name}.yaml").read_text("utf-8")
+def builtin(name: str) -> Any:
+    """A built-in fleet as it is written."""
+    text = (resources.files("gpusight.simulate") / "builtin" / f"{name}.yaml").read_text("utf-8")
+    return _yaml(text, f"{name}.yaml")
 
 
 def _file_text(path: Path) -> str:
@@ -155,7 +164,8 @@ def _file_text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(
-            f"{path}: neither a built-in fleet ({', '.join(builtin_names())}) nor a readable file: {reason}."
+            f"{path}: neither a built-in fleet ({', '.join(builtin_names())}, generated:GPUS) nor a readable file:"
+            f" {reason}."
         ) from error
 
 
@@ -171,13 +181,15 @@ def _yaml(text: str, source: str) -> Any:
 def parse_spec(data: Any, source: str) -> FleetSpec:
     """The typed fleet, with every reference between its parts checked."""
     top = Section(source, "", data)
-    nodes = tuple(_unique(top, [_node(section) for section in top.sections("nodes", required=True)]))
+    cluster = top.name("cluster", "simulated")
+    nodes = tuple(_unique(top, [_node(section, cluster) for section in top.sections("nodes", required=True)]))
+    by_name = {node.name: node for node in nodes}
     spec = FleetSpec(
         name=source,
         seed=top.integer("seed", 1),
-        cluster=top.name("cluster", "simulated"),
+        cluster=cluster,
         nodes=nodes,
-        workloads=tuple(_workload(section, nodes) for section in top.sections("workloads")),
+        workloads=tuple(_workload(section, by_name) for section in top.sections("workloads")),
         faults=tuple(_fault(section, nodes) for section in top.sections("faults")),
     )
     top.close()
@@ -197,9 +209,11 @@ def parse_faults_text(text: str, source: str) -> tuple[Fault, ...]:
     return parse_faults(_yaml(text, source), source)
 
 
-def _node(section: Section) -> NodeSpec:
+def _node(section: Section, cluster: str) -> NodeSpec:
     node = NodeSpec(
-        section.name("name"), tuple(gpu for s in section.sections("gpus", required=True) for gpu in _gpus(s))
+        section.name("name"),
+        tuple(gpu for s in section.sections("gpus", required=True) for gpu in _gpus(s)),
+        section.name("cluster", cluster),
     )
     section.close()
     return node
@@ -230,9 +244,9 @@ def _check_slices(section: Section, model: GpuModel, profiles: Sequence[MigProfi
         raise section.error("mig", [p.name for p in profiles], f"instances that fit on one {model.key}")
 
 
-def _workload(section: Section, nodes: Sequence[NodeSpec]) -> WorkloadSpec:
-    node_name = section.choice("node", [node.name for node in nodes], nodes[0].name if len(nodes) == 1 else None)
-    node = next(node for node in nodes if node.name == node_name)
+def _workload(section: Section, nodes: Mapping[str, NodeSpec]) -> WorkloadSpec:
+    node_name = section.choice("node", nodes, next(iter(nodes)) if len(nodes) == 1 else None)
+    node = nodes[node_name]
     workload = WorkloadSpec(
         namespace=section.name("namespace"),
         pod=section.name("pod"),
@@ -246,6 +260,7 @@ def _workload(section: Section, nodes: Sequence[NodeSpec]) -> WorkloadSpec:
         memory=section.optional("memory", section.count),
         starts=section.number("starts", -21_600.0),
         ends=section.optional("ends", section.number),
+        owner=section.optional("owner", section.owner),
     )
     section.close()
     _check_placement(section, workload, node)

@@ -29,7 +29,7 @@ THROTTLE_POWER_CAP: Final = 0x4
 THROTTLE_SW_THERMAL: Final = 0x20
 THROTTLE_HW_THERMAL: Final = 0x40
 
-_SAMPLE_SECONDS: Final = 1.0
+SAMPLE_SECONDS: Final = 1.0
 _MEMORY_RAMP_SECONDS: Final = 45.0
 _PAGE: Final = 2 * MIB
 _NO_RATES: Final = tuple(Rates())
@@ -104,11 +104,11 @@ def state_at(spec: FleetSpec, node: str, t: float, plan: FaultPlan | None = None
 def average(gpu: SimGpu, start: float, end: float, instance: MigInstance | None = None) -> Rates:
     """Rates over an interval, of the device or of one of its instances."""
     loads = gpu.loads if instance is None else [load for load in gpu.loads if load.instance is instance]
-    rates = _sum(((load.busy(end) - load.busy(start)) / (end - start), load.per_second) for load in loads)
-    return rates if instance is None else _of_instance(rates, instance, gpu.model)
+    rates = sum_up(((load.busy(end) - load.busy(start)) / (end - start), load.per_second) for load in loads)
+    return rates if instance is None else of_instance(rates, instance, gpu.model)
 
 
-def _sum(parts: Iterable[tuple[float, Rates]]) -> Rates:
+def sum_up(parts: Iterable[tuple[float, Rates]]) -> Rates:
     """Busy time, or a share of it, times what it costs, over all loads."""
     total = _NO_RATES
     for amount, per_second in parts:
@@ -117,7 +117,7 @@ def _sum(parts: Iterable[tuple[float, Rates]]) -> Rates:
     return Rates._make(total)
 
 
-def _of_instance(rates: Rates, instance: MigInstance, model: GpuModel) -> Rates:
+def of_instance(rates: Rates, instance: MigInstance, model: GpuModel) -> Rates:
     """Ratios of the device become ratios of the instance; watts and bytes stay what they are."""
     scale = model.sm_count / instance.profile.sm_count
     ratios = ("busy", "sm", "occupancy", "tensor", "dram", "encoder", "decoder")
@@ -127,14 +127,14 @@ def _of_instance(rates: Rates, instance: MigInstance, model: GpuModel) -> Rates:
 def gpu_at(gpu: SimGpu, t: float, plan: FaultPlan) -> GpuState:
     """One device, `t` seconds after the start."""
     model = gpu.model
-    done = [(load, load.busy(t), load.busy(t - _SAMPLE_SECONDS)) for load in gpu.loads]
-    rates = _sum(((now - before) / _SAMPLE_SECONDS, load.per_second) for load, now, before in done)
-    totals = _sum((now - load.busy_at_first, load.per_second) for load, now, _ in done)
+    done = [(load, load.busy(t), load.busy(t - SAMPLE_SECONDS)) for load in gpu.loads]
+    rates = sum_up(((now - before) / SAMPLE_SECONDS, load.per_second) for load, now, before in done)
+    totals = sum_up((now - load.busy_at_first, load.per_second) for load, now, _ in done)
     processes = tuple(_process(load, t, now - before) for load, now, before in done if load.is_alive(t))
     is_used = bool(processes)
     is_hot = plan.is_active("overheat", gpu.index, t)
     celsius = model.slowdown_celsius + 1.5 if is_hot else _celsius(gpu, t, [now for _, now, _ in done])
-    throttle = _throttle(model, rates, is_hot)
+    throttle = throttle_of(model, rates.busy, rates.power, is_hot)
     days = (t - DRIVER_LOADED) / 86_400
     errors = plan.ecc_errors(gpu.index, t) if model.has_ecc else 0
     unowned = UNOWNED if gpu.mig is None else UNOWNED_IN_INSTANCE * len(gpu.mig)
@@ -148,7 +148,7 @@ def gpu_at(gpu: SimGpu, t: float, plan: FaultPlan) -> GpuState:
         energy=model.idle_watts * (t - DRIVER_LOADED) + totals.power,
         celsius=celsius,
         memory_celsius=celsius + 4 + 10 * rates.dram,
-        sm_clock=_sm_clock(model, rates, throttle, is_used=is_used),
+        sm_clock=sm_clock_of(model, rates.sm, throttle, is_busy=rates.busy > 0, is_used=is_used),
         memory_clock=_memory_clock(model, is_used=is_used),
         video_clock=model.video_clock if rates.busy else model.idle_sm_clock,
         pstate=0 if rates.busy else model.idle_pstate,
@@ -170,11 +170,11 @@ def gpu_at(gpu: SimGpu, t: float, plan: FaultPlan) -> GpuState:
 def _process(load: Load, t: float, busy: float) -> ProcessState:
     per = load.per_second
     return ProcessState(
-        load, _memory_of(load, t), busy * per.busy, busy * per.dram, busy * per.encoder, busy * per.decoder
+        load, memory_at(load, t), busy * per.busy, busy * per.dram, busy * per.encoder, busy * per.decoder
     )
 
 
-def _memory_of(load: Load, t: float) -> int:
+def memory_at(load: Load, t: float) -> int:
     """Taken step by step after the start, then held; some kinds let go of a part between their bursts."""
     ramp = min(1.0, (t - load.workload.starts + 5) / _MEMORY_RAMP_SECONDS)
     sway = KINDS[load.workload.kind].memory_sway
@@ -188,25 +188,33 @@ def _celsius(gpu: SimGpu, t: float, busy_now: Sequence[float]) -> float:
     for load, now in zip(gpu.loads, busy_now, strict=True):
         lately = 0.5 * (now - load.busy(t - 60)) / 60 + 0.5 * (now - load.busy(t - 240)) / 240
         warm += lately * load.per_second.power
-    model = gpu.model
-    per_watt = (model.full_celsius - model.idle_celsius) / (model.full_watts - model.idle_watts)
-    return model.idle_celsius + 4 * noise(gpu.key, 5) - 2 + per_watt * warm
+    return base_celsius(gpu) + celsius_per_watt(gpu.model) * warm
 
 
-def _throttle(model: GpuModel, rates: Rates, is_hot: bool) -> int:
+def base_celsius(gpu: SimGpu) -> float:
+    """Of a device that has long done nothing."""
+    return gpu.model.idle_celsius + 4 * noise(gpu.key, 5) - 2
+
+
+def celsius_per_watt(model: GpuModel) -> float:
+    return (model.full_celsius - model.idle_celsius) / (model.full_watts - model.idle_watts)
+
+
+def throttle_of(model: GpuModel, busy: float, power: float, is_hot: bool) -> int:
+    """Why the clocks are what they are; `power` is what comes on top of the idle device's."""
     if is_hot:
         return THROTTLE_HW_THERMAL | THROTTLE_SW_THERMAL
-    if not rates.busy:
+    if not busy:
         return THROTTLE_IDLE
-    return THROTTLE_POWER_CAP if rates.power > 0.8 * (model.full_watts - model.idle_watts) else 0
+    return THROTTLE_POWER_CAP if power > 0.8 * (model.full_watts - model.idle_watts) else 0
 
 
-def _sm_clock(model: GpuModel, rates: Rates, throttle: int, *, is_used: bool) -> int:
+def sm_clock_of(model: GpuModel, sm: float, throttle: int, *, is_busy: bool, is_used: bool) -> int:
     if throttle & THROTTLE_HW_THERMAL:
         return model.sm_clock // 2
     if throttle & THROTTLE_POWER_CAP:
-        return int(model.sm_clock * (0.97 - 0.06 * rates.sm))
-    return model.sm_clock if rates.busy or (is_used and model.idle_pstate == 0) else model.idle_sm_clock
+        return int(model.sm_clock * (0.97 - 0.06 * sm))
+    return model.sm_clock if is_busy or (is_used and model.idle_pstate == 0) else model.idle_sm_clock
 
 
 def _memory_clock(model: GpuModel, *, is_used: bool) -> int:

@@ -198,6 +198,10 @@ class Activity:
         tooth = into / period % 1.0
         return cycles * cycle.busy + cycle.before[i] + level * into + amplitude * period * (tooth * tooth - tooth)
 
+    @property
+    def is_ever_busy(self) -> bool:
+        return self._cycle.busy > 0
+
     def last_busy(self, t: float) -> float | None:
         """When a kernel last ran, at or before `t`; None: never."""
         cycle = self._cycle

@@ -182,7 +182,7 @@ class EmbeddedStore:
     def _ambiguities(self, asks: Sequence[Ask], present: set[str]) -> list[Failure]:
         asked = {ask.quantity for ask in asks}
         return [
-            Failure(source.family, source.quantity, normalize.ambiguity(source))
+            Failure(source.family, source.quantity, normalize.ambiguity(source), is_standing=True)
             for source in normalize.SOURCES
             if source.family in present
             and source.quantity in asked

@@ -88,12 +88,12 @@ def make_plans(
         for source in sources_for(ask.quantity, present.difference(known)):
             scale = resolve_scale(source, declared)
             if scale is None:
-                failures.append(Failure(source.family, ask.quantity, ambiguity(source)))
+                failures.append(Failure(source.family, ask.quantity, ambiguity(source), is_standing=True))
             else:
                 shape = Shape(source, scale, span, condition, cluster_label)
                 plans.append(Plan(shape, ask, next(ranks[source.scope])))
     dropped = _too_many(plans)
-    failures += [plan.failure(_TOO_MANY.format(family=plan.family)) for plan in dropped]
+    failures += [plan.failure(_TOO_MANY.format(family=plan.family))._replace(is_standing=True) for plan in dropped]
     return [plan for plan in plans if plan not in dropped], failures
 
 

@@ -43,6 +43,33 @@ class ConfigValue(Struct, frozen=True, kw_only=True):
     help: str
 
 
+class RoleStatus(Struct, frozen=True, kw_only=True):
+    """One role that runs beside this one, or this one itself."""
+
+    name: str
+    url: str
+    """Where it can be reached; empty if nowhere."""
+    page: str
+    """Its page here, `/` first; empty if it has none."""
+    state: Literal["starting", "running", "restarting", "stopped"]
+    restarts: int
+    since: datetime
+    last_exit: str
+    """How it ended the last time; empty if it never did."""
+
+
+class OperationSample(Struct, frozen=True, kw_only=True):
+    """The newest sample of one series of an instrumented program: a family of `gpusight.catalog.ops`."""
+
+    family: str
+    """As the page has it: histograms as `..._sum`, `..._count`, `..._bucket`."""
+    labels: Mapping[str, str]
+    """With `job` and `instance`."""
+    value: float
+    rate: float | None
+    """Per second over the last five minutes, of counters; null where that is not known."""
+
+
 class Analyzer(Protocol):
     """The analyzer as the API sees it. Methods return at once unless they say that they block."""
 
@@ -93,4 +120,20 @@ class Analyzer(Protocol):
 
     def config_changes(self, limit: int) -> Sequence[ConfigChange]:
         """Blocks."""
+        ...
+
+    def floor(self, result_id: str) -> float | None:
+        """Watts that the row's GPU draws when idle, as learnt; None before that is known, and for an unknown row."""
+        ...
+
+    def operations(self) -> Sequence[OperationSample]:
+        """What instrumented programs report now; nothing if none is scraped. Blocks. Raises StoreError."""
+        ...
+
+    def roles(self) -> Sequence[RoleStatus]:
+        """What runs here; at least this role."""
+        ...
+
+    def simulated(self) -> bool | None:
+        """Whether what is shown was made up; None while that is not known."""
         ...

@@ -16,11 +16,11 @@ from gpusight.simulate.driver.library import (
     Device,
     Library,
     Refused,
-    handles,
     put,
     struct_at,
 )
 from gpusight.simulate.driver.numbers import EVENT_TYPES
+from gpusight.simulate.state import SimulatedNode
 
 CALLS: Final = CallTable()
 
@@ -31,7 +31,9 @@ _XID: Final[int] = pynvml.nvmlEventTypeXidCriticalError
 class _EventSet:
     """Devices listened to, each with how many of its XIDs were told already."""
 
-    told: dict[int, int] = field(default_factory=dict)
+    told: dict[Device, int] = field(default_factory=dict)
+    looked: dict[SimulatedNode, int] = field(default_factory=dict)
+    """By node, how many XIDs of its devices there were when it was last looked through without finding news."""
     lock: Lock = field(default_factory=Lock)
 
 
@@ -53,7 +55,8 @@ def _register(library: Library, device: Device, types: int, number: int | None) 
         raise Refused(NOT_SUPPORTED)
     if types & _XID:
         with events.lock:
-            events.told.setdefault(device.gpu.index, len(_xids(library, device.gpu.index)))
+            events.told.setdefault(device, len(_xids(device)))
+            events.looked.pop(device.node, None)
 
 
 @CALLS.add("ppu", "nvmlEventSetWait_v2", "nvmlEventSetWait")
@@ -63,7 +66,7 @@ def _wait(library: Library, number: int | None, out: int, milliseconds: int) -> 
     for _ in range(int(milliseconds / 1000 / WAIT_STEP_SECONDS) + 1):
         found = _next_xid(library, events)
         if found is not None:
-            _fill(out, library, *found)
+            _fill(out, *found)
             return None
         if library.is_closed or number not in library.objects:
             break
@@ -71,24 +74,33 @@ def _wait(library: Library, number: int | None, out: int, milliseconds: int) -> 
     return int(pynvml.NVML_ERROR_TIMEOUT)
 
 
-def _xids(library: Library, gpu: int) -> tuple[tuple[float, int], ...]:
-    return library.node.plan().xids(gpu, library.node.seconds())
+def _xids(device: Device) -> tuple[tuple[float, int], ...]:
+    return device.node.plan().xids(device.gpu.index, device.node.seconds())
 
 
-def _next_xid(library: Library, events: _EventSet) -> tuple[int, int] | None:
+def _next_xid(library: Library, events: _EventSet) -> tuple[Device, int] | None:
     """Device and code of an XID that this set has not been told yet."""
     with events.lock:
-        for gpu, told in events.told.items():
-            happened = _xids(library, gpu)
-            if len(happened) > told:
-                events.told[gpu] = told + 1
-                return gpu, happened[told][1]
+        for node in library.nodes:
+            count = node.plan().xid_count(node.seconds())
+            if events.looked.get(node) != count:
+                found = _news(events, node)
+                if found is not None:
+                    return found
+                events.looked[node] = count
     return None
 
 
-def _fill(out: int, library: Library, gpu: int, code: int) -> None:
+def _news(events: _EventSet, node: SimulatedNode) -> tuple[Device, int] | None:
+    for device, told in events.told.items():
+        if device.node is node and len(happened := _xids(device)) > told:
+            events.told[device] = told + 1
+            return device, happened[told][1]
+    return None
+
+
+def _fill(out: int, device: Device, code: int) -> None:
     data = struct_at(pynvml.c_nvmlEventData_t, out)
-    device = next(handles(library.node.placed.gpus[gpu]))
     data.device = cast(c_void_p(device.handle), pynvml.c_nvmlDevice_t)
     data.eventType, data.eventData = _XID, code
     data.gpuInstanceId = data.computeInstanceId = NO_INSTANCE

@@ -84,7 +84,7 @@ FIELDS: Final[Mapping[int, tuple[int, Get]]] = {
 def _field_values(library: Library, device: Device, number: int, out: int) -> None:
     """The call succeeds even when no field does."""
     state = library.gpu(device)
-    stamp = int((library.node.started_at + state.t) * 1_000_000)
+    stamp = int((device.node.started_at + state.t) * 1_000_000)
     for value in struct_at(pynvml.c_nvmlFieldValue_t * number, out):
         _fill(value, state, stamp)
 

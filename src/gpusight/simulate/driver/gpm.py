@@ -18,7 +18,7 @@ from gpusight.simulate.driver.library import (
     put,
     struct_at,
 )
-from gpusight.simulate.fleet import MigInstance, Rates, SimGpu
+from gpusight.simulate.fleet import MigInstance, Rates
 from gpusight.simulate.models import MIB
 from gpusight.simulate.state import average
 
@@ -51,7 +51,7 @@ METRICS: Final[Mapping[int, Callable[[Rates], float]]] = {
 
 @dataclass(slots=True)
 class _Sample:
-    gpu: SimGpu | None = None
+    device: Device | None = None
     instance: MigInstance | None = None
     t: float = 0.0
 
@@ -75,31 +75,31 @@ def _free(library: Library, number: int | None) -> None:
 
 @CALLS.add("dp", "nvmlGpmSampleGet")
 def _sample_device(library: Library, device: Device, number: int | None) -> None:
-    _take(library, device.gpu, None, number)
+    _take(library, device, None, number)
 
 
 @CALLS.add("dup", "nvmlGpmMigSampleGet")
 def _sample_instance(library: Library, device: Device, instance_id: int, number: int | None) -> None:
     found = (instance for instance in device.gpu.mig or () if instance.gpu_instance_id == instance_id)
-    _take(library, device.gpu, need(next(found, None), INVALID), number)
+    _take(library, device, need(next(found, None), INVALID), number)
 
 
-def _take(library: Library, gpu: SimGpu, instance: MigInstance | None, number: int | None) -> None:
+def _take(library: Library, device: Device, instance: MigInstance | None, number: int | None) -> None:
     sample = library.kept(_Sample, number)
-    if not gpu.model.has_gpm:
+    if not device.gpu.model.has_gpm:
         raise Refused(NOT_SUPPORTED)
-    sample.gpu, sample.instance, sample.t = gpu, instance, library.node.seconds()
+    sample.device, sample.instance, sample.t = device, instance, device.node.seconds()
 
 
 @CALLS.add("p", "nvmlGpmMetricsGet")
 def _metrics(library: Library, out: int) -> None:
     info = struct_at(pynvml.c_nvmlGpmMetricsGet_t, out, pynvml.NVML_GPM_METRICS_GET_VERSION)
     first, second = (library.kept(_Sample, cast(p, c_void_p).value) for p in (info.sample1, info.sample2))
-    if first.gpu is None or first.gpu is not second.gpu or first.instance is not second.instance:
+    if first.device is None or first.device is not second.device or first.instance is not second.instance:
         raise Refused(INVALID)
-    library.meet_fault(first.gpu.index, "nvmlGpmMetricsGet")
+    library.meet_fault(first.device, "nvmlGpmMetricsGet")
     start = min(first.t, second.t - _SHORTEST_SECONDS)
-    rates = average(first.gpu, start, second.t, first.instance)
+    rates = average(first.device.gpu, start, second.t, first.instance)
     for index in range(info.numMetrics):
         _fill(info.metrics[index], rates)
 

@@ -8,7 +8,7 @@ buffer that is kept.
 import ctypes
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_int, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from itertools import count
@@ -57,16 +57,21 @@ class Device:
     """What a device handle stands for: a device, or an instance of one."""
 
     handle: int
+    node: SimulatedNode
     gpu: SimGpu
     instance: MigInstance | None = None
 
+    @property
+    def is_unplugged(self) -> bool:
+        return self.node.plan().is_active("unplugged", self.gpu.index, self.node.seconds())
 
-def handles(gpu: SimGpu) -> Iterator[Device]:
+
+def _handles(number: int, node: SimulatedNode, gpu: SimGpu) -> Iterator[Device]:
     """The device itself, then its instances."""
-    base = 0x5500_0000 + gpu.index * 0x1000
-    yield Device(base, gpu)
+    base = 0x5500_0000 + number * 0x1000
+    yield Device(base, node, gpu)
     for instance in gpu.mig or ():
-        yield Device(base + 0x10 * (instance.index + 1), gpu, instance)
+        yield Device(base + 0x10 * (instance.index + 1), node, gpu, instance)
 
 
 class Call(NamedTuple):
@@ -96,14 +101,23 @@ class CallTable(dict[str, Call]):
 
 
 class Library:
-    """What `pynvml.nvmlLib` is set to: one attribute for each function that this driver has."""
+    """What `pynvml.nvmlLib` is set to: one attribute for each function that this driver has.
 
-    def __init__(self, node: SimulatedNode, table: Mapping[str, Call]) -> None:
-        self.node = node
+    The devices of several nodes stand one node after the other. They keep their numbers then: one that is unplugged is
+    lost, while a single node counts anew without it.
+    """
+
+    def __init__(self, nodes: Sequence[SimulatedNode], table: Mapping[str, Call]) -> None:
+        self.nodes = nodes
         self.is_closed = False
         self.inits = 0
         self.lock = Lock()
-        self.devices = {device.handle: device for gpu in node.placed.gpus for device in handles(gpu)}
+        placed = enumerate((node, gpu) for node in nodes for gpu in node.placed.gpus)
+        families = [tuple(_handles(number, node, gpu)) for number, (node, gpu) in placed]
+        self.whole = tuple(family[0] for family in families)
+        """The devices themselves, without instances."""
+        self.instances = {family[0].handle: family[1:] for family in families}
+        self.devices = {device.handle: device for family in families for device in family}
         self.objects: dict[int, Any] = {}
         """GPM samples and event sets by handle."""
         self._numbers = count(0x7F00_0000, 0x10)
@@ -113,11 +127,13 @@ class Library:
         self.nvmlErrorString = ctypes.CFUNCTYPE(c_void_p, c_uint)(self._error_text)
 
     def gpu(self, device: Device) -> GpuState:
-        return self.node.gpu(device.gpu.index)
+        return device.node.gpu(device.gpu.index)
 
-    def visible(self) -> list[SimGpu]:
+    def visible(self) -> Sequence[Device]:
         """The devices that are still plugged in, in the order of their indexes."""
-        return [gpu for gpu in self.node.placed.gpus if not self._is_unplugged(gpu)]
+        if len(self.nodes) > 1:
+            return self.whole
+        return [device for device in self.whole if not device.is_unplugged]
 
     def keep(self, thing: Any) -> int:
         """A handle for the thing."""
@@ -131,31 +147,37 @@ class Library:
             raise Refused(INVALID)
         return thing
 
-    def meet_fault(self, gpu: int | None, function: str) -> None:
-        """Do to this call what its fault says."""
-        fault = self._fault(gpu, function)
+    def meet_fault(self, device: Device | None, function: str) -> None:
+        """Do to this call what its fault says; a call without a device is one to the whole of the (first) node."""
+        fault = self._fault(device, function)
         if fault is None:
             return
         if fault.kind == "crash":
             os.abort()
         if fault.kind == "block":
-            self._block(fault, gpu, function)
+            self._block(fault, device, function)
             return
         raise Refused(fault.code or UNKNOWN if fault.kind == "error" else RETURN_CODES[fault.kind])
 
-    def _fault(self, gpu: int | None, function: str) -> Fault | None:
-        return self.node.plan().of_call(self.node.seconds(), gpu, function)
+    def refusal(self, device: Device) -> int | None:
+        """What every call on the device returns for as long as it is not there, or its node has no driver."""
+        if device.is_unplugged:
+            return LOST
+        return device.node.plan().of_init(device.node.seconds()) if len(self.nodes) > 1 else None
 
-    def _block(self, fault: Fault, gpu: int | None, function: str) -> None:
+    def _fault(self, device: Device | None, function: str) -> Fault | None:
+        if device is None:
+            return self.nodes[0].plan().of_call(self.nodes[0].seconds(), None, function)
+        plan = device.node.plan()
+        return plan.of_call(device.node.seconds(), device.gpu.index, function) if plan.on_calls else None
+
+    def _block(self, fault: Fault, device: Device | None, function: str) -> None:
         """Sleep without the interpreter lock, as a call stuck in the kernel does, until the fault goes away."""
         for _ in range(int(fault.seconds / WAIT_STEP_SECONDS)):
             time.sleep(WAIT_STEP_SECONDS)
-            now = self._fault(gpu, function)
+            now = self._fault(device, function)
             if self.is_closed or now is None or now.kind != "block":
                 return
-
-    def _is_unplugged(self, gpu: SimGpu) -> bool:
-        return self.node.plan().is_active("unplugged", gpu.index, self.node.seconds())
 
     def _error_text(self, code: int) -> int:
         return ctypes.addressof(self._texts.get(code, self._texts[UNKNOWN]))
@@ -181,9 +203,9 @@ class Library:
 
     def _on_device(self, name: str, call: Call, handle: int | None, *arguments: Any) -> int | None:
         device = need(self.devices.get(handle or 0), INVALID)
-        self.meet_fault(device.gpu.index, name)
-        if self._is_unplugged(device.gpu):
-            return LOST
+        self.meet_fault(device, name)
+        if refusal := self.refusal(device):
+            return refusal
         if device.instance is not None and not call.on_instances:
             return NOT_SUPPORTED
         return call.run(self, device, *arguments)

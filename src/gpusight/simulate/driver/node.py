@@ -8,15 +8,14 @@ from gpusight.simulate.driver.library import (
     NOT_FOUND,
     UNINITIALIZED,
     CallTable,
+    Device,
     Library,
     Refused,
-    handles,
     need,
     put,
     put_text,
     text_at,
 )
-from gpusight.simulate.fleet import SimGpu
 
 CALLS: Final = CallTable()
 
@@ -32,7 +31,8 @@ def _init_with_flags(library: Library, _flags: int) -> int | None:
 
 @CALLS.add("", "nvmlInit_v2", needs_init=False)
 def _init(library: Library) -> int | None:
-    code = library.node.plan().of_init(library.node.seconds())
+    codes = [node.plan().of_init(node.seconds()) for node in library.nodes]
+    code = codes[0] if all(codes) else None
     if code is None:
         with library.lock:
             library.inits += 1
@@ -65,7 +65,7 @@ def _cuda_version(_: Library, out: int) -> None:
 
 @CALLS.add("upu", "nvmlSystemGetProcessName")
 def _process_name(library: Library, pid: int, out: int, size: int) -> None:
-    load = next((load for load in library.node.placed.loads if load.pid == pid), None)
+    load = next((load for node in library.nodes for load in node.placed.loads if load.pid == pid), None)
     put_text(out, size, f"/usr/bin/{need(load, NOT_FOUND).workload.container}")
 
 
@@ -87,7 +87,7 @@ def _by_uuid(library: Library, wanted: int, out: int) -> None:
     text = text_at(wanted)
     for device in library.devices.values():
         if text == (device.instance.uuid if device.instance else device.gpu.uuid):
-            library.meet_fault(device.gpu.index, "nvmlDeviceGetHandleByUUID")
+            library.meet_fault(device, "nvmlDeviceGetHandleByUUID")
             put(c_void_p, out, device.handle)
             return
     raise Refused(NOT_FOUND)
@@ -96,19 +96,21 @@ def _by_uuid(library: Library, wanted: int, out: int) -> None:
 @CALLS.add("pp", "nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
 def _by_bus_id(library: Library, wanted: int, out: int) -> None:
     text = text_at(wanted).upper()
-    found = (gpu for gpu in library.visible() if text in {gpu.pci_bus_id, gpu.pci_bus_id[4:]})
+    found = (one for one in library.visible() if text in {one.gpu.pci_bus_id, one.gpu.pci_bus_id[4:]})
     _hand_out(library, next(found, None), out, "nvmlDeviceGetHandleByPciBusId_v2")
 
 
 @CALLS.add("pp", "nvmlDeviceGetHandleBySerial")
 def _by_serial(library: Library, wanted: int, out: int) -> None:
     text = text_at(wanted)
-    found = (gpu for gpu in library.visible() if gpu.model.has_serial and gpu.serial == text)
+    found = (one for one in library.visible() if one.gpu.model.has_serial and one.gpu.serial == text)
     _hand_out(library, next(found, None), out, "nvmlDeviceGetHandleBySerial")
 
 
-def _hand_out(library: Library, gpu: SimGpu | None, out: int, function: str) -> None:
-    if gpu is None:
+def _hand_out(library: Library, device: Device | None, out: int, function: str) -> None:
+    if device is None:
         raise Refused(NOT_FOUND)
-    library.meet_fault(gpu.index, function)
-    put(c_void_p, out, next(handles(gpu)).handle)
+    library.meet_fault(device, function)
+    if refusal := library.refusal(device):
+        raise Refused(refusal)
+    put(c_void_p, out, device.handle)

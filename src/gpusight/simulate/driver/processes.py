@@ -65,7 +65,7 @@ def _samples(library: Library, device: Device, last_seen: int) -> list[tuple[int
     if device.gpu.mig is not None:
         raise Refused(NOT_SUPPORTED)
     state = library.gpu(device)
-    taken = (library.node.started_at + state.t) // _SAMPLE_SECONDS * _SAMPLE_SECONDS
+    taken = (device.node.started_at + state.t) // _SAMPLE_SECONDS * _SAMPLE_SECONDS
     stamp = int(taken * 1_000_000)
     return [(stamp, process) for process in state.processes if process.sm > 0] if stamp > last_seen else []
 

@@ -13,7 +13,6 @@ from gpusight.simulate.driver.library import (
     Device,
     Library,
     Refused,
-    handles,
     need,
     put,
     struct_at,
@@ -99,17 +98,17 @@ def _is_instance(_: Library, device: Device, out: int) -> None:
 
 
 @CALLS.add("dup", "nvmlDeviceGetMigDeviceHandleByIndex")
-def _instance_by_index(_: Library, device: Device, index: int, out: int) -> None:
-    instances = list(handles(device.gpu))[1:] if device.gpu.mig is not None else need(None)
+def _instance_by_index(library: Library, device: Device, index: int, out: int) -> None:
+    instances = library.instances[device.handle] if device.gpu.mig is not None else need(None)
     if index >= len(instances):
         raise Refused(NOT_FOUND)
     put(c_void_p, out, instances[index].handle)
 
 
 @CALLS.add("dp", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", on_instances=True)
-def _parent(_: Library, device: Device, out: int) -> None:
+def _parent(library: Library, device: Device, out: int) -> None:
     need(device.instance, INVALID)
-    put(c_void_p, out, next(handles(device.gpu)).handle)
+    put(c_void_p, out, next(one.handle for one in library.whole if one.gpu is device.gpu))
 
 
 @CALLS.add("dp", "nvmlDeviceGetGpuInstanceId", on_instances=True)

@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -22,7 +23,7 @@ from gpusight.model.identity import GpuUuid
 from gpusight.model.time import Clock, ScaledClock, SystemClock
 from gpusight.sources.nvml.calls import BackendFailed, demand
 from gpusight.sources.nvml.reader import DeviceReader, Periods
-from gpusight.sources.nvml.wire import Answer, Frames, Garbled, Sweep, decode_sweep, encode_answer
+from gpusight.sources.nvml.wire import Answer, Frames, Garbled, Part, Sweep, decode_sweep, encode_answer
 from gpusight.sources.nvml.xid import XidLog, XidWatcher
 
 _COUNT_SECONDS: Final = 0.05
@@ -209,9 +210,10 @@ class Child:
         if self._backend.failure:
             return self._failed(sweep, self._backend.failure)
         self._take_late()
-        results = self._sweep(sweep.number, self._roster(), deadline)
+        roster = self._roster(sweep.part)
+        results = self._sweep(sweep.number, roster, deadline)
         self._listen()
-        return self._told(sweep, results)
+        return _numbered(self._told(sweep, roster, results), sweep.part)
 
     def leave(self) -> None:
         """Let calls that are under way return: to be killed inside one is said to hurt the device. Then go."""
@@ -221,11 +223,11 @@ class Child:
             sleep(0.01)
         os._exit(0)
 
-    def _roster(self) -> list[Worker]:
+    def _roster(self, part: Part | None) -> list[Worker]:
         count = self._backend.recount()
         while len(self._workers) < count:
             self._workers.append(Worker(len(self._workers), self._clock, self._periods))
-        return self._workers[:count]
+        return self._workers[part.first : min(count, part.first + part.size)] if part else self._workers[:count]
 
     def _sweep(self, number: int, roster: list[Worker], deadline: float) -> list[Any]:
         """What the devices say, in their order; one that is busy since an earlier sweep is not waited for again."""
@@ -264,14 +266,14 @@ class Child:
     def _handles(self) -> dict[GpuUuid, Any]:
         return {worker.uuid: worker.handle for worker in self._workers if worker.uuid and worker.handle}
 
-    def _told(self, sweep: Sweep, results: list[Any]) -> Answer:
+    def _told(self, sweep: Sweep, roster: list[Worker], results: list[Any]) -> Answer:
         readings = [result for result in results if isinstance(result, GpuReading)]
         failures = [result for result in results if isinstance(result, BackendFailed)]
         if failures and not readings:
             return self._failed(sweep, failures[0])
         driver, nvml, cuda = self._backend.versions
         gpus, bad = _without_doubles(readings, self._clock.now())
-        down = [*bad, *(self._down(index, result) for index, result in enumerate(results))]
+        down = [*bad, *(self._down(worker, result) for worker, result in zip(roster, results, strict=True))]
         implausible, self._implausible = self._implausible, {}
         return Answer(
             number=sweep.number,
@@ -287,10 +289,10 @@ class Child:
             taken_at=self._clock.now(),
         )
 
-    def _down(self, index: int, result: Any) -> DeviceDown | None:
+    def _down(self, worker: Worker, result: Any) -> DeviceDown | None:
         """Where others can be read, a failure of NVML as a whole is this device's own."""
         if isinstance(result, BackendFailed):
-            return DeviceDown(index, "error", self._clock.now(), self._workers[index].uuid, code=result.code)
+            return DeviceDown(worker.index, "error", self._clock.now(), worker.uuid, code=result.code)
         return result if isinstance(result, DeviceDown) else None
 
     def _failed(self, sweep: Sweep, failure: BackendFailed) -> Answer:
@@ -302,6 +304,14 @@ class Child:
         seconds = monotonic() - self._backend.started
         detail = f"NVML has been opening for {seconds:.0f} s"
         return Answer(sweep.number, "starting", "blocked", detail, is_simulated=self._is_simulated)
+
+
+def _numbered(answer: Answer, part: Part | None) -> Answer:
+    """The devices of a part begin at 0, as on a machine of their own."""
+    if part is None or not part.first:
+        return answer
+    gpus = tuple(replace(gpu, index=gpu.index - part.first) for gpu in answer.gpus)
+    return answer._replace(gpus=gpus, down=tuple(replace(one, index=one.index - part.first) for one in answer.down))
 
 
 def _without_doubles(readings: list[GpuReading], now: float) -> tuple[tuple[GpuReading, ...], list[DeviceDown]]:
@@ -349,11 +359,11 @@ def _save_memory() -> None:
 def _simulate(options: Mapping[str, str], clock: Clock) -> None:
     from pathlib import Path  # noqa: PLC0415 - none of this is needed beside a real driver
 
-    from gpusight.simulate.nvml import SimulatedNode, install  # noqa: PLC0415
+    from gpusight.simulate.nvml import install_nodes  # noqa: PLC0415
 
     control = Path(options["--control"]) if "--control" in options else None
     started_at = float(options["--started-at"]) if "--started-at" in options else None
-    install(SimulatedNode(options["--simulate"], options.get("--node"), clock, control, started_at=started_at))
+    install_nodes(options["--simulate"], options.get("--node"), clock, control, started_at)
 
 
 def main(arguments: list[str]) -> None:

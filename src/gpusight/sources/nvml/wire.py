@@ -36,11 +36,20 @@ class Garbled(Exception):  # noqa: N818 - what it is
     """What came is not a message of ours."""
 
 
+class Part(NamedTuple):
+    """Devices in a row that are a machine of their own, as in a simulated fleet: their numbers begin at 0 there."""
+
+    first: int
+    size: int
+
+
 class Sweep(NamedTuple):
-    """The one request there is: read all devices, and answer within so many seconds with those that are done."""
+    """The one request there is: read the devices, and answer within so many seconds with those that are done."""
 
     number: int
     within: float
+    part: Part | None = None
+    """None: all there are."""
 
 
 class Answer(NamedTuple):
@@ -65,11 +74,12 @@ class Answer(NamedTuple):
 
 
 def encode_sweep(sweep: Sweep) -> bytes:
-    return _frame(tuple(sweep))
+    part = None if sweep.part is None else tuple(sweep.part)
+    return _frame((sweep.number, sweep.within, part))
 
 
 def decode_sweep(body: bytes) -> Sweep:
-    return _decoded(body, lambda row: Sweep(*row))
+    return _decoded(body, _sweep)
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -83,6 +93,11 @@ def encode_answer(answer: Answer) -> bytes:
 
 def decode_answer(body: bytes) -> Answer:
     return _decoded(body, _answer)
+
+
+def _sweep(row: tuple[Any, ...]) -> Sweep:
+    number, within, part = row
+    return Sweep(number, within, None if part is None else Part(*part))
 
 
 def _answer(row: tuple[Any, ...]) -> Answer:
