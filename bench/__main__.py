@@ -4,7 +4,20 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from bench import node, record, render, simulate, slow_clients, startup
+from bench import (
+    analyze_round,
+    embedded,
+    journal,
+    node,
+    page,
+    record,
+    render,
+    replay,
+    results_api,
+    simulate,
+    slow_clients,
+    startup,
+)
 from bench.figures import RESULTS, Figure, write
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
@@ -13,6 +26,12 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "startup": startup.figures,
     "slow_clients": slow_clients.figures,
     "node": node.figures,
+    "analyze": analyze_round.figures,
+    "results": results_api.figures,
+    "embedded": embedded.figures,
+    "journal": journal.figures,
+    "replay": replay.figures,
+    "page": page.figures,
     "simulate": simulate.figures,
 }
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.analyze_store import Fleet, _fleet as fleet_of, _record as record, _seed_way as seed_way
 from bench.figures import Figure
+from bench.fleet import Fleet, fleet_of, record, seed_way
 from gpusight.analysis.criteria import Criteria
 from gpusight.analysis.tenancy import PriceList, Tenancy
 from gpusight.journal.open import open_journal
@@ -63,7 +63,7 @@ def _child(fleet: Fleet) -> Cost:
 
 
 def _rounds(url: str, now: float, gpus: int) -> Cost:
-    """Rounds after a first one, which knows no series yet. Time moves on between them, or nothing would be accounted."""
+    """Rounds after a first one, which knows no series yet; time moves on, or nothing would be accounted."""
     clock = SystemClock()
     walls, cpus, queries = [], [], 0
     with tempfile.TemporaryDirectory() as directory:

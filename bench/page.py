@@ -1,14 +1,12 @@
-"""How fast the pages are: first byte, drawn, in a real Chromium. Printed, not asserted.
+"""How fast the pages are with 10,000 GPUs: first byte, and drawn in a real Chromium."""
 
-`python -m bench.page [GPUs]`
-"""
-
-import sys
 import time
+from collections.abc import Iterator
 from statistics import median
 from typing import Any
 from urllib.request import Request, urlopen
 
+from bench.figures import Figure
 from gpusight.model.time import SystemClock
 from tests.support.browser import browser, missing
 from tests.web.clients import an_app
@@ -17,40 +15,34 @@ from tests.web.showcase import Showcase, served
 _TIMES = 5
 
 
-def main(gpus: int) -> None:
+def figures(gpus: int = 10_000) -> Iterator[Figure]:
     analyzer = Showcase(gpus=gpus)
     assert analyzer.last is not None
-    one = analyzer.last.results[0].id
+    chart = f"/gpu/{analyzer.last.results[0].id}"
     with served(an_app(analyzer, clock=SystemClock())) as address:
-        print(f"{gpus:,} GPUs")
-        for path in ("/", "/page/fleet.json", "/?view=table", f"/gpu/{one}", "/static/plotly.min.js"):
-            _first_bytes(address, path)
+        yield Figure("page_fleet_first_byte", 1000 * _first_byte(address, "/"), "ms", ("<=", 300))
         if missing():
-            print(f"no browser: {missing()}")
             return
         with browser() as chromium:
-            _drawn(chromium, address, "/", "#map[data-drawn]")
-            _drawn(chromium, address, f"/gpu/{one}", ".charts[data-ready] .main-svg")
-            _fluid(chromium, address)
+            first, again = _drawn(chromium, address, "/", "#map[data-drawn]")
+            yield Figure("page_fleet_drawn", first, "s", ("<=", 1))
+            yield Figure("page_fleet_drawn_cached", again, "s")
+            first, again = _drawn(chromium, address, chart, ".charts[data-ready] .main-svg")
+            yield Figure("page_chart_drawn", first, "s", ("<=", 4))
+            yield Figure("page_chart_drawn_cached", again, "s", ("<=", 2))
+            yield Figure("page_fleet_scroll_frame", _frame(chromium, address), "ms")
 
 
-def _first_bytes(address: str, path: str) -> None:
-    seconds, size = [], 0
-    for _ in range(_TIMES):
-        request = Request(f"{address}{path}", headers={"Accept": "text/html", "Accept-Encoding": "gzip"})
-        began = time.perf_counter()
-        with urlopen(request) as answer:
-            answer.read(1)
-            seconds.append(time.perf_counter() - began)
-            size = len(answer.read()) + 1
-    name = path if len(path) < 24 else path[:20] + "..."
-    print(
-        f"{name:24} first byte {1000 * seconds[0]:6.0f} ms the first time, {1000 * median(seconds[1:]):5.0f} ms then,"
-        f" {size / 1024:7.0f} KiB"
-    )
+def _first_byte(address: str, path: str) -> float:
+    """Of the first request after a round: later ones are answered from memory."""
+    request = Request(f"{address}{path}", headers={"Accept": "text/html", "Accept-Encoding": "gzip"})
+    began = time.perf_counter()
+    with urlopen(request) as answer:
+        answer.read(1)
+        return time.perf_counter() - began
 
 
-def _drawn(chromium: Any, address: str, path: str, selector: str) -> None:
+def _drawn(chromium: Any, address: str, path: str, selector: str) -> tuple[float, float]:
     """From the click to the picture, with an empty cache and with a full one."""
     context = chromium.new_context(viewport={"width": 1280, "height": 860})
     page = context.new_page()
@@ -60,9 +52,8 @@ def _drawn(chromium: Any, address: str, path: str, selector: str) -> None:
         page.goto(f"{address}{path}", wait_until="commit")
         page.wait_for_selector(selector)
         seconds.append(time.perf_counter() - began)
-    name = path if len(path) < 24 else path[:20] + "..."
-    print(f"{name:24} drawn in {seconds[0]:.2f} s the first time, {median(seconds[1:]):.2f} s cached")
     context.close()
+    return seconds[0], median(seconds[1:])
 
 
 _SCROLL = """async () => {
@@ -79,16 +70,12 @@ _SCROLL = """async () => {
 }"""
 
 
-def _fluid(chromium: Any, address: str) -> None:
-    """How long frames take while the map scrolls."""
+def _frame(chromium: Any, address: str) -> float:
+    """How long a frame takes while the map scrolls."""
     context = chromium.new_context(viewport={"width": 1280, "height": 860}, bypass_csp=True)
     page = context.new_page()
     page.goto(address)
     page.wait_for_selector("#map[data-drawn]")
     frames = page.evaluate(_SCROLL)
-    print(f"{'scrolling':24} {median(frames):.0f} ms a frame, {max(frames):.0f} ms at most")
     context.close()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    return float(median(frames))

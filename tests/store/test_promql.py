@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from gpusight.model.series import Aggregate, Span
 from gpusight.store.normalize import BY_FAMILY
-from gpusight.store.promql import ConditionError, Shape, any_of, condition, duration, in_words_of, quoted, selector
+from gpusight.store.promql import (
+    ConditionError,
+    Shape,
+    any_of,
+    condition,
+    duration,
+    in_words_of,
+    matching,
+    quoted,
+    selector,
+)
 from tests.support.prometheus import Prometheus, needs_prometheus, temporary_prometheus
 
 
@@ -108,3 +118,29 @@ def test_selectors_leave_out_what_is_empty() -> None:
 )
 def test_a_condition_speaks_the_words_of_each_family(family: str, wanted: str) -> None:
     assert in_words_of(family, condition('{pod!="",namespace=~"a|b",node="x"}')) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "meets"),
+    [
+        ('{pod!=""}', {"pod": "a"}, True),
+        ('{pod!=""}', {}, False),
+        ('{namespace=~"team-.*",pod!~"test.*"}', {"namespace": "team-1", "pod": "train"}, True),
+        ('{namespace=~"team-.*",pod!~"test.*"}', {"namespace": "team-1", "pod": "test-1"}, False),
+        ('{namespace=~"team"}', {"namespace": "team-1"}, False),
+        ('{pod="a\\"b"}', {"pod": 'a"b'}, True),
+        ("{}", {}, True),
+    ],
+)
+def test_a_condition_is_tested_as_an_engine_would(text: str, labels: dict[str, str], meets: bool) -> None:
+    assert matching(text)("DCGM_FI_DEV_GPU_UTIL", labels) is meets
+
+
+def test_a_condition_is_tested_in_the_words_of_each_family() -> None:
+    assert matching('{pod!=""}')("Device_utilization_desc_of_container", {"podname": "a"})
+    assert not matching('{pod!=""}')("Device_utilization_desc_of_container", {"pod": "the-exporter"})
+
+
+def test_a_condition_with_a_broken_expression_is_refused() -> None:
+    with pytest.raises(ConditionError, match="is not a regular expression"):
+        matching('{pod=~"("}')

@@ -22,6 +22,8 @@ def score_part(part: Part, criteria: Criteria, reading_doubt: str = "") -> Score
     Utilization alone is half the picture: memory or power has to be known beside it. What a doubtful reading makes
     look little used is not called so.
     """
+    if not part.is_allocated:
+        return Scored(None, "unknown", "no pod holds it")
     if part.doubt:
         return Scored(None, "unknown", part.doubt)
     terms = _terms(part, criteria)

@@ -27,6 +27,7 @@ from gpusight.runtime.analyze_log import log_round
 from gpusight.runtime.operations import Operations
 from gpusight.runtime.supervise import ChildStatus, read_status
 from gpusight.settings import Settings, setting_named
+from gpusight.store.promql import ConditionError, condition
 from gpusight.web.service import ConfigValue, Health, OperationSample, RoleStatus, Trigger
 
 _log = logging.getLogger("gpusight.analyze")
@@ -361,6 +362,10 @@ def _still_valid(settings: Settings, overrides: Mapping[str, str]) -> Settings:
 def _checked(settings: Settings) -> Settings:
     criteria_of(settings)
     span_of(settings, 0.0)
+    try:
+        condition(settings.get("query-condition"))
+    except ConditionError as error:
+        raise SettingsError(f"setting query-condition: {error}") from error
     return settings
 
 

@@ -21,6 +21,7 @@ from gpusight.store.embedded_series import Target
 from gpusight.store.embedded_upkeep import Retention
 from gpusight.store.normalize import ScaleError, declared_scales
 from gpusight.store.prometheus import PrometheusConfig, PrometheusStore
+from gpusight.store.promql import ConditionError
 from gpusight.store.scrape import Scraper
 from gpusight.store.scrape_target import ScrapeTarget, target
 
@@ -49,11 +50,16 @@ class Stores:
         """Up to when the past was written."""
 
     def store(self, settings: Settings) -> SeriesStore:
-        if settings.get("store") == "prometheus":
-            return PrometheusStore(prometheus_config(settings), self._clock)
-        if self._embedded is None:
-            self._embedded = self._open(settings)
-            self._scraper = self._make_scraper(settings, self._embedded)
+        try:
+            if settings.get("store") == "prometheus":
+                return PrometheusStore(prometheus_config(settings), self._clock)
+            if self._embedded is None:
+                self._embedded = self._open(settings)
+                self._scraper = self._make_scraper(settings, self._embedded)
+            else:
+                self._embedded.use_condition(settings.get("query-condition"))
+        except ConditionError as error:
+            raise SettingsError(f"setting query-condition: {error}") from error
         return self._embedded
 
     def start(self) -> None:
@@ -119,6 +125,7 @@ class Stores:
                 retention=retention,
                 declared_scales=_scales(settings),
                 cluster_label=settings.get("store.cluster-label"),
+                condition=settings.get("query-condition"),
             )
         except StoreError as error:
             raise StartError(str(error)) from error

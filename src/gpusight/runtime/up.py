@@ -141,6 +141,7 @@ class _Plan:
     def _analyzer(self, node: str, targets: Iterable[str]) -> ChildSpec:
         addresses = self._settings.get("web.listen-address")
         told = {
+            "GPUSIGHT_QUERY_CONDITION": "{}",  # free GPUs are part of the picture
             **self._demonstration(),
             **environ_of(self._settings, "analyze"),
             "GPUSIGHT_WEB_LISTEN_ADDRESS": ",".join(addresses),

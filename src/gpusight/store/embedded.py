@@ -31,6 +31,7 @@ from gpusight.store.embedded_pods import POD_FAMILIES, owners, started
 from gpusight.store.embedded_series import UNKNOWN, SeriesBook, SeriesInfo, SeriesRef, SeriesShelf, Target, labels_of
 from gpusight.store.embedded_upkeep import Retention, Upkeep
 from gpusight.store.embedded_windows import LOOKBACK, Question, Wanted
+from gpusight.store.promql import matching
 
 _log = logging.getLogger("gpusight.store")
 
@@ -64,6 +65,7 @@ class EmbeddedStore:
         retention: Retention = Retention(),  # noqa: B008  (immutable)
         declared_scales: Mapping[str, float] = MappingProxyType({}),
         cluster_label: str = "cluster",
+        condition: str = "",
         limits: Limits = Limits(),  # noqa: B008  (immutable)
         deadline: float = 30.0,
     ) -> None:
@@ -75,7 +77,7 @@ class EmbeddedStore:
         self._deadline = deadline
         self._lock = threading.RLock()
         self._book = SeriesBook()
-        self._shelf = SeriesShelf(cluster_label)
+        self._shelf = SeriesShelf(cluster_label, matching(condition))
         self._alive: frozenset[str] = frozenset()
         self._closed = False
         self._next_upkeep = 0.0
@@ -85,6 +87,10 @@ class EmbeddedStore:
     @property
     def name(self) -> str:
         return f"embedded {self._path}"
+
+    def use_condition(self, condition: str) -> None:
+        """Judge other series from now on. ConditionError if it is no list of matchers."""
+        self._shelf = SeriesShelf(self._shelf.cluster_label, matching(condition))
 
     @property
     def simulated(self) -> bool | None:

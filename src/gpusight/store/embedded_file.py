@@ -117,6 +117,7 @@ def _connect(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
             "preserve_insertion_order": True,
         },
     )
+    path.chmod(0o600)  # names of tenants are nobody else's business
     try:
         _check_length(connection, path)
         schema.prepare(connection, str(path))

@@ -11,6 +11,7 @@ from duckdb import DuckDBPyConnection
 from gpusight.model.series import Place, SeriesKey
 from gpusight.store.labels import gpu_of, place, series_key
 from gpusight.store.normalize import BY_FAMILY
+from gpusight.store.promql import Matches
 
 UNKNOWN = 0
 
@@ -133,8 +134,9 @@ def _next(connection: DuckDBPyConnection, table: str) -> int:
 class SeriesShelf:
     """What stored series are about, read once each. Any thread may ask: entries are replaced whole."""
 
-    def __init__(self, cluster_label: str) -> None:
+    def __init__(self, cluster_label: str, matches: Matches = lambda _family, _labels: True) -> None:
         self.cluster_label = cluster_label
+        self.matches = matches
         self._infos: dict[int, SeriesInfo] = {}
         self._keys: dict[SeriesKey, SeriesKey] = {}
         self._places: dict[Place, Place] = {}
@@ -166,6 +168,8 @@ class SeriesShelf:
     def _key(self, family: str, labels: Mapping[str, str]) -> SeriesKey | None:
         source = BY_FAMILY.get(family)
         if source is None or any(labels.get(name, value) != value for name, value in source.only.items()):
+            return None
+        if not self.matches(family, labels):
             return None
         key = series_key(labels, self.cluster_label)
         return self._keys.setdefault(key, key) if key.gpu else None

@@ -6,7 +6,7 @@ row: counts are added, of means the mean is taken, of the rest the greatest.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from gpusight.model.series import Aggregate, Span
@@ -45,13 +45,44 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 """Labels of the families that begin so, for those in whose words a condition is written."""
 
 
+def _words_of(family: str) -> Mapping[str, str]:
+    return next((words for beginning, words in _WORDS.items() if family.startswith(beginning)), {})
+
+
 def in_words_of(family: str, matchers: str) -> str:
     """A condition in dcgm-exporter's words as one for a family that calls the holder otherwise."""
-    words = next((words for beginning, words in _WORDS.items() if family.startswith(beginning)), None)
+    words = _words_of(family)
     if not words:
         return matchers
     found = _MATCHER.findall(matchers)
     return ",".join(f"{words.get(label, label)}{operator}{value}" for label, operator, value, _ in found)
+
+
+Matches = Callable[[str, Mapping[str, str]], bool]
+"""Whether a series of that family with those labels meets a condition."""
+
+
+def matching(text: str) -> Matches:
+    """A condition for a store that has no engine to ask. ConditionError, as for one that has."""
+    matchers = [_test(label, operator, value) for label, operator, value, _ in _MATCHER.findall(condition(text))]
+
+    def meets(family: str, labels: Mapping[str, str]) -> bool:
+        words = _words_of(family)
+        return all(test(labels.get(words.get(label, label), "")) for label, test in matchers)
+
+    return meets
+
+
+def _test(label: str, operator: str, value: str) -> tuple[str, Callable[[str], bool]]:
+    wanted = re.sub(r"\\(.)", r"\1", value[1:-1])
+    if operator in ("=", "!="):
+        return label, (wanted.__eq__ if operator == "=" else wanted.__ne__)
+    try:
+        pattern = re.compile(wanted)
+    except re.error as error:
+        raise ConditionError(f"{wanted!r} is not a regular expression: {error}") from None
+    is_wanted = operator == "=~"
+    return label, lambda found: (pattern.fullmatch(found) is not None) == is_wanted
 
 
 def quoted(value: str) -> str:

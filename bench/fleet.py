@@ -1,15 +1,7 @@
-"""Reading a round from a real Prometheus: a whole fleet at once, against one query per GPU and metric.
+"""A real Prometheus with a synthetic fleet, what the published analyzer asks of it, and what rules would record."""
 
-`python -m bench.analyze_store URL END GPUS` is the process that is measured; it prints one JSON object.
-"""
-
-import gc
 import json
 import random
-import resource
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.parse
@@ -20,13 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.figures import Figure
-from gpusight.analysis.criteria import Criteria, asks
-from gpusight.model.series import Span
-from gpusight.model.time import SystemClock
 from gpusight.rules.recording import recording_rules
 from gpusight.store.digest import FAMILIES
-from gpusight.store.prometheus import PrometheusConfig, PrometheusStore
 from tests.support.remote_write import Series, encoded, writable_prometheus, write
 
 _WINDOW, _STEP = 600.0, 30.0
@@ -45,40 +32,8 @@ class Fleet(NamedTuple):
     gpus: int
 
 
-class Cost(NamedTuple):
-    seconds: float
-    cpu_us: float
-    rss_mib: float
-    queries: int
-
-
-def figures() -> Iterator[Figure]:
-    with _fleet(10_000) as fleet:
-        peer = _seed_way(fleet) * 10_000
-        plain = _child(fleet)
-        yield Figure("analyze_read_10000", plain.seconds, "s", (">=", 100), _PEER, peer)
-        yield Figure("analyze_read_cpu_per_gpu", plain.cpu_us, "us", ("<=", 45))
-        yield Figure("analyze_read_rss_10000", plain.rss_mib, "MiB", ("<=", 250))
-        yield Figure("analyze_read_queries", plain.queries, "queries", ("<=", 80))
-        _record(fleet)
-        recorded = _child(fleet)
-        yield Figure("analyze_read_recorded_10000", recorded.seconds, "s", (">=", 1000), _PEER, peer)
-        yield Figure("analyze_read_recorded_cpu_per_gpu", recorded.cpu_us, "us")
-    with _fleet(1_000) as small, _fleet(50_000) as large:
-        yield Figure("analyze_read_growth_1000_to_50000", _growth(small, large), "x", ("<=", 1.3))
-        _record(small)
-        _record(large)
-        yield Figure("analyze_read_recorded_growth_1000_to_50000", _growth(small, large), "x", ("<=", 1.3))
-
-
-def _growth(small: Fleet, large: Fleet) -> float:
-    """Time per GPU in a large fleet over that in a small one, measured in turns."""
-    pairs = [(_child(small).seconds / small.gpus, _child(large).seconds / large.gpus) for _ in range(_ROUNDS)]
-    return statistics.median(of_large / of_small for of_small, of_large in pairs)
-
-
 @contextmanager
-def _fleet(gpus: int) -> Iterator[Fleet]:
+def fleet_of(gpus: int) -> Iterator[Fleet]:
     """A Prometheus with the last ten minutes of so many GPUs."""
     with tempfile.TemporaryDirectory() as directory, writable_prometheus(Path(directory)) as url:
         now = time.time() // _STEP * _STEP
@@ -136,7 +91,7 @@ def _value(family: str, pattern: int, dice: random.Random) -> float:
     return float(dice.randrange(1, 100) if "UTIL" in family else dice.randrange(10**9))
 
 
-def _seed_way(fleet: Fleet) -> float:
+def seed_way(fleet: Fleet) -> float:
     """Seconds per GPU of the published analyzer's queries, on a sample of GPUs all over the fleet."""
     import requests
 
@@ -159,7 +114,7 @@ def _seed_way(fleet: Fleet) -> float:
     return (time.perf_counter() - began) / len(gpus)
 
 
-def _record(fleet: Fleet) -> None:
+def record(fleet: Fleet) -> None:
     """What Prometheus would record at this moment, without waiting for the moment."""
     for rule in recording_rules(_STEP, _WINDOW, _CONDITION):
         form = urllib.parse.urlencode({"query": rule.expr, "time": fleet.now}).encode()
@@ -167,33 +122,3 @@ def _record(fleet: Fleet) -> None:
             rows = json.load(answer)["data"]["result"]
         samples = (({"__name__": rule.record, **row["metric"]}, float(row["value"][1])) for row in rows)
         write(fleet.url, (Series(labels, [(fleet.now, value)]) for labels, value in samples))
-
-
-def _child(fleet: Fleet) -> Cost:
-    command = [sys.executable, "-m", "bench.analyze_store", fleet.url, str(fleet.now), str(fleet.gpus)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return Cost(**json.loads(done.stdout))
-
-
-def _read_rounds(url: str, now: float, gpus: int) -> Cost:
-    """The median of some rounds after a first one; the garbage collector rests, as it does in the analyzer's rounds."""
-    store = PrometheusStore(PrometheusConfig(url, condition=_CONDITION, timeout=60.0), SystemClock())
-    wanted, span = tuple(asks(Criteria())), Span(now, _WINDOW, _STEP)
-    walls, cpus, queries = [], [], 0
-    gc.disable()
-    for number in range(_ROUNDS + 1):
-        wall, cpu = time.perf_counter(), time.process_time()
-        reading = store.read(wanted, span)
-        if number:
-            walls.append(time.perf_counter() - wall)
-            cpus.append(time.process_time() - cpu)
-        assert not reading.failures
-        assert len(reading.windows[0].columns["mean"]) == gpus
-        queries = reading.queries
-    store.close()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Cost(statistics.median(walls), statistics.median(cpus) / gpus * 1e6, peak, queries)
-
-
-if __name__ == "__main__":
-    print(json.dumps(_read_rounds(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))._asdict()))
