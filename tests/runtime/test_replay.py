@@ -95,7 +95,7 @@ def test_the_figure_works_without_a_network(tmp_path: Path) -> None:
 
 def test_a_figure_without_its_packages_names_the_pip_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"gpusight\[web\]"):
+    with pytest.raises(MissingExtra, match=r"gpusight\[analyze\]"):
         main(SMALL, ["default"], figure=tmp_path / "x.html")
     assert list(tmp_path.iterdir()) == []
 

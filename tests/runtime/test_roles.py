@@ -18,6 +18,7 @@ def test_the_roles_that_exist() -> None:
     assert [(role.name, role.extra, role.listen) for role in ROLES] == [
         ("analyze", "analyze", ":8080"),
         ("node", "node", ":9394"),
+        ("up", "analyze", "127.0.0.1:8080"),
         ("ops", "node", ":9090"),
     ]
 
@@ -30,7 +31,7 @@ def test_a_role_can_be_loaded(role: Role) -> None:
 @each_role
 def test_a_role_has_an_extra_and_a_listen_address(role: Role) -> None:
     assert role.extra in extras.EXTRAS
-    found = resolve({}, {}, (role.name,), role.defaults, complete=False)
+    found = resolve({}, {}, role.names, role.defaults, complete=False)
     assert found.get("web.listen-address") == (role.listen,)
     assert [each.setting for each in found] == list(role.settings)
 

@@ -3,8 +3,10 @@
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +17,18 @@ log = logging.getLogger("gpusight.analyze")
 _MOST_ROWS = 200
 _RULE = "=" * 60
 _COLORS = {"idle": "red", "low": "yellow", "normal": "green", "high": "cyan", "unknown": "dim"}
+
+
+@contextmanager
+def shown_progress() -> Iterator[None]:
+    """On a terminal something moves while a round takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("analyzing GPUs"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task("round", total=None)
+        yield
 
 
 def log_round(finished: Round) -> None:

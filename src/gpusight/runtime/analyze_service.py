@@ -23,7 +23,7 @@ from gpusight.model.series import Point, Quantity, SeriesKey, SeriesStore, Span,
 from gpusight.model.time import Clock, SystemClock
 from gpusight.runtime.analyst import Analyst, Outcome, Terms
 from gpusight.runtime.analyze_config import criteria_of, span_of
-from gpusight.runtime.analyze_log import log_round
+from gpusight.runtime.analyze_log import log_round, shown_progress
 from gpusight.runtime.operations import Operations
 from gpusight.runtime.supervise import ChildStatus, read_status
 from gpusight.settings import Settings, setting_named
@@ -142,7 +142,8 @@ class AnalyzerService:
         self._adopt_changes()
         began = self._stopwatch.monotonic()
         self._renew_store(self._settings)
-        outcome = self._analyst.hold(self._store, self._terms(self._clock.now()))
+        with shown_progress():
+            outcome = self._analyst.hold(self._store, self._terms(self._clock.now()))
         self._publish(outcome, self._stopwatch.monotonic() - began)
         self._look_around(outcome.is_ok)
         log_round(outcome.round)

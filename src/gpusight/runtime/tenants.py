@@ -21,8 +21,8 @@ _MOST_PAGES = 1000
 
 class _Metadata(Struct):
     name: str = ""
-    annotations: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
 
 
 class _Namespace(Struct):
@@ -34,7 +34,7 @@ class _ListMetadata(Struct, rename={"resume": "continue"}):
 
 
 class _Page(Struct):
-    items: list[msgspec.Raw] = field(default_factory=list)
+    items: list[msgspec.Raw] | None = None
     metadata: _ListMetadata = field(default_factory=_ListMetadata)
 
 
@@ -46,7 +46,8 @@ def namespace_tenants(client: ApiClient, team_label: str) -> dict[tuple[str, str
             metadata = msgspec.json.decode(raw, type=_Namespace).metadata
         except msgspec.DecodeError:
             continue
-        tenant = Tenant(metadata.annotations.get(_OWNER, ""), metadata.labels.get(team_label, ""))
+        owner, team = (metadata.annotations or {}).get(_OWNER, ""), (metadata.labels or {}).get(team_label, "")
+        tenant = Tenant(owner, team)
         if metadata.name and any(tenant):
             found["", metadata.name] = tenant
     return found
@@ -59,7 +60,7 @@ def _namespaces(client: ApiClient) -> Iterator[bytes]:
             page = msgspec.json.decode(client.get("/api/v1/namespaces", query), type=_Page)
         except msgspec.DecodeError as error:
             raise ApiError("bad_answer", f"the list of namespaces cannot be read: {error}") from error
-        yield from page.items
+        yield from page.items or ()
         if not page.metadata.resume:
             return
         query = {"limit": "500", "continue": page.metadata.resume}

@@ -17,8 +17,10 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from gpusight.errors import SettingsError, StartError
-from gpusight.model.time import SystemClock
+from gpusight.journal.open import FILE_NAME as JOURNAL
+from gpusight.model.time import ScaledClock, SystemClock
 from gpusight.runtime.analyze_config import data_dir
+from gpusight.runtime.analyze_store import FILE_NAME as SAMPLES
 from gpusight.runtime.roles import role_named
 from gpusight.runtime.supervise import ChildSpec, Family
 from gpusight.settings import Resolved, Settings
@@ -79,6 +81,9 @@ def _directory(settings: Settings) -> Path:
     simulate = _fleet(settings)
     path = base / "up" if simulate is None else base / f"up-simulated-{quote(str(simulate), safe='')[:80]}"
     path.mkdir(mode=0o700, exist_ok=True)
+    if simulate is not None:
+        for old in (*path.glob(f"{SAMPLES}*"), *path.glob(f"{JOURNAL}*")):
+            old.unlink()  # each simulated world begins anew: another one's past would contradict it
     return path
 
 
@@ -102,9 +107,8 @@ class _Plan:
         self._directory = directory
         self._status_file = status_file
         self._simulate = _fleet(settings)
-        speed = settings.get("simulate.speed")
-        wall, start = time.time(), time.monotonic()
-        self._clock = f"{speed!r},{wall!r},{start!r}" if self._simulate is not None and speed != 1 else ""
+        clock = ScaledClock(settings.get("simulate.speed"), time.time(), time.monotonic())
+        self._clock = str(clock) if self._simulate is not None else ""
 
     def children(self) -> Iterator[ChildSpec]:
         """The analyzer last: it scrapes the others."""
@@ -112,7 +116,7 @@ class _Plan:
         node = f"http://127.0.0.1:{_free_port()}"
         if self._simulate is None:
             targets.append(f"{node}/metrics")
-        yield self._child("node", node, self._node_environ())
+        yield self._child("node", node, self._node_habits(), self._node_environ())
         if self._simulate is not None and find_spec(_PROGRAM.partition(".")[0]) is not None:
             program = f"http://127.0.0.1:{_free_port()}"
             targets.append(f"{program}/metrics")
@@ -123,6 +127,16 @@ class _Plan:
     def _node_environ(self) -> dict[str, str]:
         return {"GPUSIGHT_SIMULATE": self._simulate} if self._simulate is not None else {}
 
+    def _node_habits(self) -> dict[str, str]:
+        """One agent stands for many: it may take longer, reads each node when it is scraped, and saves series."""
+        if self._simulate is None:
+            return {}
+        return {
+            "GPUSIGHT_NVML_TIMEOUT": "2s",
+            "GPUSIGHT_COLLECT_MAX_AGE": "200ms",
+            "GPUSIGHT_HAMI_VALUE_LABELS": "false",
+        }
+
     def _demonstration(self) -> dict[str, str]:
         """Owners and prices for the simulated fleet, unless the user has some."""
         if self._simulate is None:
@@ -132,10 +146,11 @@ class _Plan:
             "GPUSIGHT_TENANTS_FILE": _demo_file("tenants.yaml"),
         }
 
-    def _child(self, role: str, url: str, environ: Mapping[str, str]) -> ChildSpec:
+    def _child(self, role: str, url: str, habits: Mapping[str, str], environ: Mapping[str, str]) -> ChildSpec:
+        """`habits` are what the user may overrule, `environ` is what must be."""
         address = url.removeprefix("http://")
         own = {"GPUSIGHT_WEB_LISTEN_ADDRESS": address, "GPUSIGHT_SIMULATE_CLOCK": self._clock}
-        told = {**environ_of(self._settings, role), **own, **environ}
+        told = {**habits, **environ_of(self._settings, role), **own, **environ}
         return ChildSpec(role, [sys.executable, "-m", "gpusight", role], url, environ=told)
 
     def _analyzer(self, node: str, targets: Iterable[str]) -> ChildSpec:
