@@ -3,66 +3,27 @@
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
 
 from gpusight.cli import _parser
-from gpusight.instrument import GpuMetrics, MetricsConfig, serve
 from gpusight.simulate.spec import parse_faults, parse_spec
-from tests.support.net import free_port
-from tests.support.process import running, wait_for_http
+from tests.support.markdown import ROOT, blocks, commands, prose
 
-ROOT = Path(__file__).parents[1]
-README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
+README = ROOT / "README.md"
 GUIDE, QUICKSTART = ROOT / "docs" / "instrument.md", ROOT / "docs" / "quickstart.md"
 NODE = ROOT / "docs" / "node.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
-_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-class Block(NamedTuple):
-    """A fenced block and the line on which its text starts."""
-
-    language: str
-    line: int
-    text: str
-
-
-def blocks(page: Path, *languages: str) -> list[Block]:
-    text = page.read_text("utf-8")
-    found = [Block(match[2], text.count("\n", 0, match.start(3)), match[3]) for match in _FENCE.finditer(text)]
-    return [block for block in found if block.language in languages]
-
-
-def prose(page: Path) -> str:
-    return _FENCE.sub("", page.read_text("utf-8"))
-
-
-def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
-    """Commands (after `$ `, lines that end in a backslash joined) with the output lines shown below them."""
-    for block in blocks(page, "console", "sh"):
-        shown: list[tuple[str, list[str]]] = []
-        for line in block.text.replace("\\\n", " ").splitlines():
-            prompt, _, command = line.strip().partition("$ ")
-            if not prompt and command:
-                shown.append((command, []))
-            elif shown:
-                shown[-1][1].append(line)
-        yield from shown
 
 
 # --- Python examples ---
@@ -146,47 +107,6 @@ print(body.decode())
 # --- commands ---
 
 
-@contextmanager
-def served_page() -> Iterator[int]:
-    server = serve(GpuMetrics(MetricsConfig(export_interval=0)), 0, "127.0.0.1")
-    assert server.port is not None
-    try:
-        yield server.port
-    finally:
-        server.close()
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_readme_curl_command_prints_the_lines_shown() -> None:
-    [(command, shown)] = [found for found in commands(README) if found[0].startswith("curl")]
-    with served_page() as port:
-        command = command.replace("localhost:9090", f"127.0.0.1:{port}")
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True, timeout=20)
-
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [line.split()[0] for line in shown]
-
-
-def test_the_readme_ops_command_serves(tmp_path: Path) -> None:
-    [command] = [command for command, _ in commands(README) if command.startswith("gpusight ops")]
-    port = free_port()
-    words = command.replace("/run/myapp/gpu", str(tmp_path)).replace(":9090", f"127.0.0.1:{port}").split()
-    program = str(Path(sys.executable).with_name("gpusight"))
-    with running([program, *words[1:]], tmp_path / "log") as process:
-        wait_for_http(f"http://127.0.0.1:{port}/-/ready", process)
-
-
-def test_every_node_command_of_the_readme_serves(tmp_path: Path) -> None:
-    shown = [command for command, _ in commands(README) if "gpusight node" in command]
-    assert any("--simulate" in command for command in shown)
-    for number, command in enumerate(shown):
-        port = free_port()
-        words = re.sub(r" --web\.listen-address \S+", "", command).split()[1:]
-        program = str(Path(sys.executable).with_name("gpusight"))
-        address = ["--web.listen-address", f"127.0.0.1:{port}"]
-        with running([program, *words, *address], tmp_path / f"log-{number}") as process:
-            wait_for_http(f"http://127.0.0.1:{port}/-/ready", process)
-
-
 def test_the_fleet_of_the_node_guide_can_be_simulated() -> None:
     [fleet] = [block for block in blocks(NODE, "yaml") if "workloads:" in block.text]
     [faults] = [block for block in blocks(NODE, "yaml") if block.text.startswith("- {kind: block")]
@@ -210,17 +130,22 @@ def test_make_help_lists_what_the_pages_name() -> None:
 def test_every_command_shown_exists(page: Path) -> None:
     for command, _ in commands(page):
         words = [word for word in shlex.split(command) if not re.match(r"GPUSIGHT_\w+=", word)]
-        program = words[0].removeprefix(".venv/bin/")
+        if ">" in words:
+            words = words[: words.index(">")]
+        program = Path(words[0]).name
         if program == "gpusight":
             _parser().parse_args(words[1:])
         elif program == "make":
             assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
         elif program == "pip":
             assert _installs_what_there_is(words), command
-        elif program == "python":
+        elif program in {"python", "python3"}:
             assert _runs_what_there_is(words), command
         else:
-            assert program in {"curl", "openssl", "gunicorn"}, f"{command}: say here how it is checked"
+            assert program in _NOT_OURS, f"{command}: say here how it is checked"
+
+
+_NOT_OURS = {"curl", "openssl", "gunicorn", "systemctl", "kubectl", "promtool"}
 
 
 def _installs_what_there_is(words: list[str]) -> bool:
@@ -231,6 +156,8 @@ def _installs_what_there_is(words: list[str]) -> bool:
 def _runs_what_there_is(words: list[str]) -> bool:
     if words[1] == "-c":
         return bool(compile(words[2], "example", "exec"))
+    if words[1:3] == ["-m", "venv"]:
+        return True
     if words[1] == "-m":
         module = ROOT / words[2].replace(".", "/")
         return module.exists() or module.with_suffix(".py").exists()
@@ -244,19 +171,22 @@ def _output(*command: str) -> str:
 # --- the pages themselves ---
 
 
-def test_both_readmes_have_the_same_headings_code_and_links() -> None:
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "deployment.md"], ids=lambda page: page.name)
+def test_both_languages_have_the_same_headings_code_and_links(page: Path) -> None:
     def structure(page: Path) -> list[int]:
         return [len(match[1]) for match in _HEADING.finditer(prose(page))]
 
     def code(page: Path) -> list[str]:
-        return [block.text for block in blocks(page, "", "console", "sh", "python")]
+        return [block.text for block in blocks(page, "", "console", "sh", "python", "yaml", "ini")]
 
     def links(page: Path) -> list[str]:
-        return [target for target in _LINK.findall(prose(page)) if not target.startswith("README")]
+        own = page.name.partition(".")[0]
+        return [target for target in _LINK.findall(prose(page)) if not target.startswith(("#", own))]
 
-    assert structure(README) == structure(CHINESE)
-    assert code(README) == code(CHINESE)
-    assert links(README) == links(CHINESE)
+    chinese = page.with_suffix(".zh-CN.md")
+    assert structure(page) == structure(chinese)
+    assert code(page) == code(chinese)
+    assert links(page) == links(chinese)
 
 
 @each_page

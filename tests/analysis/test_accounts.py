@@ -309,3 +309,28 @@ def test_prices_are_by_the_first_pattern_and_hostile_models_cost_nothing_to_look
     assert PRICES.per_gpu_hour("NVIDIA L4") is None
     slow = PriceList("EUR", ((r"(a+)+b.*c.*d", 1.0),))
     assert slow.per_gpu_hour("c" * 100_000) is None
+
+
+def test_the_running_hour_is_written_now_and_then_and_whole_when_it_ends() -> None:
+    """Rounds every five minutes, rows every quarter of an hour: what is written last says all."""
+    memory, written, silent = Memory(), {}, 0
+    for number in range(26):
+        reading = at(reading_of(idle_gpu(key_of())), START + 300.0 * number)
+        conclusion = judge_round(reading, memory, CRITERIA, TENANCY)
+        rows = account(conclusion, memory, 600.0, TENANCY, PRICES, every=900.0)
+        written.update({row.hour: row.held_gpu_hours for row in rows})
+        silent += not rows
+        memory = conclusion.memory
+    assert silent > 12
+    assert written[int(START)] == pytest.approx(1.0)
+    assert written[int(START) + HOUR] == pytest.approx(1.0)
+
+
+def test_an_hour_is_written_in_full_when_the_next_look_comes_hours_later() -> None:
+    memory, written = Memory(), {}
+    for moment in (START, START + 300, START + 600, START + 3 * HOUR):
+        conclusion = judge_round(at(reading_of(idle_gpu(key_of())), moment), memory, CRITERIA, TENANCY)
+        rows = account(conclusion, memory, 600.0, TENANCY, PRICES, every=900.0)
+        written.update({row.hour: row.held_gpu_hours for row in rows})
+        memory = conclusion.memory
+    assert written[int(START)] == pytest.approx(600 / HOUR)

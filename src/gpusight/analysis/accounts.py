@@ -40,16 +40,31 @@ def slices(since: float | None, now: float, reach: float) -> list[Slice]:
     return found
 
 
-def account(conclusion: Conclusion, before: Memory, reach: float, tenancy: Tenancy, prices: PriceList) -> list[HourUse]:
-    """Add the round to the accounts of `conclusion.memory`; the rows of every hour that it touched."""
+def account(
+    conclusion: Conclusion,
+    before: Memory,
+    reach: float,
+    tenancy: Tenancy,
+    prices: PriceList,
+    every: float = 0.0,
+) -> list[HourUse]:
+    """Add the round to the accounts of `conclusion.memory`; the rows to write.
+
+    Hours that ended are among them at once, the running one every so many seconds: until then it is in the memory.
+    """
     memory, rows = conclusion.memory, []
     now = memory.at or 0.0
-    for each in slices(before.at, now, reach):
+    spans = slices(before.at, now, reach)
+    for each in spans:
         if memory.hour != each.hour:
+            if memory.hour is not None and memory.written < (before.at or 0.0):
+                rows += _rows(memory.hour, memory.hours.values(), tenancy, prices)
             memory.hour, memory.hours = each.hour, {}
         for judged in conclusion.judged:
             _add(memory, judged, conclusion.fractions, each.seconds)
-        rows += _rows(each.hour, memory.hours.values(), tenancy, prices)
+        if each is not spans[-1] or now - memory.written >= every:
+            rows += _rows(each.hour, memory.hours.values(), tenancy, prices)
+            memory.written = now
     return rows
 
 

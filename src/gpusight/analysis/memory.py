@@ -62,6 +62,8 @@ class Memory(Struct, kw_only=True):
     floors: dict[str, float] = field(default_factory=dict)
     tenants: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """GPU-seconds used, idle and unknown for ever, by cluster and namespace."""
+    written: float = 0.0
+    """When the rows of the running hour were last given out."""
     hour: int | None = None
     hours: dict[str, HourMemory] = field(default_factory=dict)
 

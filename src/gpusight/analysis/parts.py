@@ -141,6 +141,8 @@ class _Rows:
                 self._fill_means(each)
             if each.quantity in ANCHORS:
                 self.living.update(dict.fromkeys(each.columns.get("last_seen", ())))
+        self.has_nameless = not all(map(_POD, self._rows))
+        """Whether there are series of devices as such."""
 
     def _fill_means(self, windows: Windows) -> None:
         for aggregate, values in windows.columns.items():
@@ -174,6 +176,7 @@ class _Rows:
 
 
 _SLOT = itemgetter(SeriesKey._fields.index("slot"))
+_POD = itemgetter(SeriesKey._fields.index("pod"))
 
 
 def _bare(values: Mapping[SeriesKey, float]) -> Mapping[SeriesKey, float]:
@@ -216,7 +219,9 @@ class _PartReader:
     def part(self, key: SeriesKey) -> Part:
         bare = key._replace(slot="") if key.slot else key
         row, own = self._device.get(bare), self._own(bare)
-        nameless = self._device.find(SeriesKey(key.cluster, key.gpu, key.mig, "", "", "", "")) if key.pod else None
+        nameless = None
+        if key.pod and self._device.has_nameless:
+            nameless = self._device.find(SeriesKey(key.cluster, key.gpu, key.mig, "", "", "", ""))
         starts = self._device.starts
         # A GPU in MIG mode has no utilization: what the driver says there is of nobody.
         in_mig_mode = bool(key.mig) or key[:3] in self._split

@@ -68,6 +68,7 @@ def judge_round(reading: Reading, memory: Memory, criteria: Criteria, tenancy: T
         subjects=kept | judge.remembered,
         floors=_bounded(memory.floors) | learn_floors(parts, memory.floors),
         tenants={name: {key: [*use] for key, use in spaces.items()} for name, spaces in memory.tenants.items()},
+        written=memory.written,
         hour=memory.hour,
         hours={name: replace(hour) for name, hour in memory.hours.items()},
     )
@@ -166,10 +167,11 @@ class _Judge:
 
     def _age(self, parts: Sequence[Part], old: SubjectMemory | None) -> float | None:
         """Of its youngest pod, as the cluster says; else since we first saw it, if we were there before."""
-        keys = {PodKey(part.key.cluster, part.key.namespace, part.key.pod) for part in parts}
-        started = [self._started[key] for key in keys if key in self._started]
-        if started:
-            return max(0.0, self._now - max(started))
+        if self._started:
+            keys = {PodKey(part.key.cluster, part.key.namespace, part.key.pod) for part in parts}
+            started = [self._started[key] for key in keys if key in self._started]
+            if started:
+                return max(0.0, self._now - max(started))
         if self._memory.began is None:
             return None
         first = old.first_seen if old else self._now

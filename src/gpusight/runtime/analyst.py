@@ -24,6 +24,8 @@ from gpusight.model.series import Reading, SeriesStore, Span, StoreError
 from gpusight.model.time import Clock
 
 _log = logging.getLogger("gpusight.analyze")
+_HOURS_EVERY = 900.0
+"""Seconds between two writings of the running hour's rows; what came since is in the state, which every round keeps."""
 
 
 class Terms(NamedTuple):
@@ -69,7 +71,7 @@ class Analyst:
     def _concluded(self, store: SeriesStore, terms: Terms, reading: Reading, began: float) -> Round:
         before = self.memory
         conclusion = judge_round(reading, before, terms.criteria, terms.tenancy)
-        hours = account(conclusion, before, terms.span.length, terms.tenancy, terms.prices)
+        hours = account(conclusion, before, terms.span.length, terms.tenancy, terms.prices, _HOURS_EVERY)
         self.memory = conclusion.memory
         verdicts = tuple(each.verdict for each in conclusion.judged)
         problems = [*conclusion.problems, *self._journaled(_changes_of(conclusion), hours, verdicts, terms.span.end)]
