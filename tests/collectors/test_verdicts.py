@@ -83,3 +83,9 @@ def test_leadership_and_tenants_are_told_before_the_first_round() -> None:
             ("c", "n", "unknown"): 1.0,
         },
     }
+
+
+def test_simulated_data_says_so() -> None:
+    made_up = ALONE._replace(is_simulated=True)
+    blocks = group(VerdictCollector(lambda: None, lambda: made_up).collect())
+    assert {block.spec.name: block.values for block in blocks}["gpusight_simulated"] == (1,)

@@ -32,7 +32,7 @@ from gpusight.runtime.up import _has_driver
 from tests.support.markdown import ROOT, blocks, commands
 from tests.support.net import free_port
 from tests.support.process import running, wait_for_http
-from tests.support.prometheus import temporary_prometheus
+from tests.support.prometheus import Prometheus, temporary_prometheus
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "quickstart.md")
 SHOWN = {command.removeprefix(".venv/bin/"): output for page in PAGES for command, output in commands(page)}
@@ -43,6 +43,7 @@ PROGRAM = "python -m examples.gpu_ops"
 DEMO = "make demo"
 ANALYZE = "gpusight analyze --prom.url http://prometheus:9090"
 
+HAS_PROMETHEUS = shutil.which("prometheus") is not None
 _LISTEN = re.compile(r" --web\.listen-address (\S+)")
 
 
@@ -68,27 +69,25 @@ class World:
         return self._stack.enter_context(self.serving(OPS, "/-/ready"))
 
     @cached_property
-    def program(self) -> str:
-        url = f"http://127.0.0.1:{free_port()}"
-        command = f"{PROGRAM} --port {url.rpartition(':')[2]}"
-        return self._stack.enter_context(self.running(command, f"{url}/metrics", ROOT))
-
-    @cached_property
     def demo(self) -> str:
         return self._stack.enter_context(self.serving(made(DEMO), "/readyz", ROOT))
 
     @cached_property
-    def prometheus(self) -> str:
-        if shutil.which("prometheus") is None:
-            pytest.skip("the `prometheus` program is not installed (apt install prometheus)")
+    def started_prometheus(self) -> Prometheus:
+        """It begins to scrape after five seconds: start it early."""
         address = self.node.removeprefix("http://")
         often = {"scrape_interval": "1s", "scrape_timeout": "1s"}
         jobs = [{"job_name": "node", "honor_labels": True, "static_configs": [{"targets": [address]}], **often}]
         directory = self.directory / "prometheus"
         directory.mkdir()
-        started = self._stack.enter_context(temporary_prometheus(directory, jobs))
-        started.wait_until(lambda it: bool(it.query("DCGM_FI_DEV_GPU_UTIL")))
-        return started.url
+        return self._stack.enter_context(temporary_prometheus(directory, jobs))
+
+    @property
+    def prometheus(self) -> str:
+        if not HAS_PROMETHEUS:
+            pytest.skip("the `prometheus` program is not installed (apt install prometheus)")
+        self.started_prometheus.wait_until(lambda it: bool(it.query("DCGM_FI_DEV_GPU_UTIL")))
+        return self.started_prometheus.url
 
     # --- commands ---
 
@@ -146,7 +145,6 @@ _PLACES: Mapping[str, Callable[[World], str]] = {
     "http://localhost:9394": lambda world: world.node,
     "http://127.0.0.1:9394": lambda world: world.node,
     "http://127.0.0.1:9400": lambda world: world.ops,
-    "http://localhost:9090": lambda world: world.program,
     "http://localhost:8080": lambda world: world.demo,
     "/run/myapp/gpu": lambda world: str(world.directory / "gpu-metrics"),
 }
@@ -319,9 +317,22 @@ def _read_until(terminal: int, word: bytes | None) -> None:
             seen += piece
 
 
+@contextmanager
+def sample_program(world: World) -> Iterator[str]:
+    """Not kept running for others: a software GPU takes a whole core."""
+    url = f"http://127.0.0.1:{free_port()}"
+    with world.running(f"{PROGRAM} --port {url.rpartition(':')[2]}", f"{url}/metrics", ROOT):
+        yield url
+
+
 def works(world: World, _command: str, _output: list[str]) -> None:
-    with urllib.request.urlopen(f"{world.program}/metrics", timeout=10) as answer:
+    with sample_program(world) as url, urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
         assert b"\ngpu_total_executions " in answer.read()
+
+
+def asks_the_program(world: World, command: str, output: list[str]) -> None:
+    with sample_program(world) as url:
+        prints_the_same_series(world, command.replace("http://localhost:9090", url), output)
 
 
 Run = Callable[[World, str, list[str]], None]
@@ -352,7 +363,7 @@ RUN: Mapping[str, Run] = {
     "gpusight rules render": makes_rules,
     PROGRAM: works,
     "python -m examples.gpu_ops --once --table none": prints("\ngpu_total_executions ", directory=ROOT),
-    "curl -s http://localhost:9090/metrics | grep '^gpu_total'": prints_the_same_series,
+    "curl -s http://localhost:9090/metrics | grep '^gpu_total'": asks_the_program,
     "curl -s http://127.0.0.1:9394/metrics | grep '^gpusight_container_gpu_utilization_ratio'": prints_the_same_series,
     "curl -s http://127.0.0.1:9400/metrics | grep '^gpusight_ops_executions'": prints_the_same_series,
 }
@@ -370,7 +381,10 @@ NOT_RUN = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
-        yield World(tmp_path_factory.mktemp("world"), stack)
+        made_world = World(tmp_path_factory.mktemp("world"), stack)
+        if HAS_PROMETHEUS:
+            assert made_world.started_prometheus
+        yield made_world
 
 
 def test_every_command_that_is_shown_is_run_or_excused() -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple, get_args
 
 from gpusight.analysis.records import Round, State, Verdict
 from gpusight.catalog import verdicts as family
+from gpusight.catalog.own import SIMULATED
 from gpusight.catalog.spec import FamilySpec
 from gpusight.exposition.blocks import FamilyBlock, LabelValues, Sample
 
@@ -17,6 +18,8 @@ class Standing(NamedTuple):
     last_success: float | None
     tenants: Mapping[tuple[str, str], tuple[float, float, float]]
     """GPU-seconds used, idle and unknown by cluster and namespace."""
+    is_simulated: bool | None = None
+    """None while that is not known."""
 
 
 class VerdictCollector:
@@ -32,6 +35,8 @@ class VerdictCollector:
     def collect(self) -> Iterable[Sample | FamilyBlock]:
         standing = self._standing()
         yield Sample(family.LEADER, (), int(standing.is_leader))
+        if standing.is_simulated is not None:
+            yield Sample(SIMULATED, (), int(standing.is_simulated))
         if standing.last_success is not None:
             yield Sample(family.LAST_SUCCESS, (), standing.last_success)
         yield from _tenants(standing.tenants)

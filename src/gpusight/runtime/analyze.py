@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -118,7 +119,9 @@ async def _serve(analyze: Analyze, settings: Settings) -> int:
     for address in server.addresses:
         _log.info("gpusight %s analyze listens on %s", __version__, address)
     _log.info("%s", analyze.auth.describe())
-    await asyncio.to_thread(analyze.start)
+    threading.Thread(
+        target=_start, args=(analyze, asyncio.get_running_loop(), stopped), name="start", daemon=True
+    ).start()
     waiting = asyncio.create_task(stopped.wait())
     serving = asyncio.create_task(server.wait())
     await asyncio.wait({waiting, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,6 +129,16 @@ async def _serve(analyze: Analyze, settings: Settings) -> int:
     waiting.cancel()
     await server.close()
     return 0
+
+
+def _start(analyze: Analyze, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    """In a thread of its own, which nobody waits for: who wants to stop need not see a long start through."""
+    try:
+        analyze.start()
+    except Exception:
+        if not stopped.is_set():
+            _log.exception("the analyzer cannot start its rounds")
+            loop.call_soon_threadsafe(stopped.set)
 
 
 class _as_start_errors:  # noqa: N801 - reads as the statement it is

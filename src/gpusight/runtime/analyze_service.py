@@ -217,7 +217,7 @@ class AnalyzerService:
             for cluster, namespaces in self._analyst.memory.tenants.items()
             for namespace, use in namespaces.items()
         }
-        return Standing(self._leadership.held, self._last_success, tenants)
+        return Standing(self._leadership.held, self._last_success, tenants, self._is_simulated)
 
     # What the API asks.
 
