@@ -1,10 +1,20 @@
 import pytest
+from hypothesis import given
 
-from gpusight.analysis.features import Features, features_of, floor_name, learn_floors, power_above_floor
+from gpusight.analysis.features import (
+    Features,
+    _of_many,
+    _of_one,
+    features_of,
+    floor_name,
+    learn_floors,
+    power_above_floor,
+)
 from gpusight.analysis.parts import build_parts
-from gpusight.model.series import Windows
+from gpusight.model.series import Reading, Windows
 
 from .building import CRITERIA, GIB, LOOKS, NOW, SPAN, busy_gpu, gpu, idle_gpu, key_of, part_of, reading_of
+from .worlds import plausible_readings
 
 KEYS = [key_of(gpu=f"GPU-{number}") for number in range(8)]
 
@@ -82,3 +92,10 @@ def test_nothing_is_made_of_nothing() -> None:
     found = features_of([], {})
     assert (found.is_active, found.active_share, found.memory_bytes, found.evidence) == (False, None, 0, "none")
     assert SPAN.expected == LOOKS
+
+
+@given(plausible_readings())
+def test_the_short_way_for_one_part_says_what_the_long_way_says(reading: Reading) -> None:
+    for part in build_parts(reading, CRITERIA):
+        if part.activity is not None:
+            assert _of_one([part], part, part.activity, {}) == _of_many([part], {})

@@ -6,18 +6,18 @@ device.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import NamedTuple
 
 from gpusight.analysis.memory import HourMemory, Memory
 from gpusight.analysis.records import Loan, TenantUse
-from gpusight.analysis.rounds import Conclusion, Judged
+from gpusight.analysis.rounds import Conclusion, Judged, moment
 from gpusight.analysis.tenancy import PriceList, Tenancy
 from gpusight.model.history import HourUse
 from gpusight.model.series import SeriesKey
 
 _HOUR = 3600
+_IS_METERED = attrgetter("is_metered")
 
 
 class Slice(NamedTuple):
@@ -110,7 +110,9 @@ def _rows(hour: int, uses: Iterable[HourMemory], tenancy: Tenancy, prices: Price
 def _row(hour: int, uses: Sequence[HourMemory], tenancy: Tenancy, prices: PriceList) -> HourUse:
     first = uses[0]
     tenant = tenancy.of(first.cluster, first.namespace)
-    used, idle, unknown = (sum(map(attrgetter(name), uses)) / _HOUR for name in ("used", "idle", "unknown"))
+    used = sum([use.used for use in uses]) / _HOUR
+    idle = sum([use.idle for use in uses]) / _HOUR
+    unknown = sum([use.unknown for use in uses]) / _HOUR
     costs = [_cost(use, prices) for use in uses]
     cost = None if None in costs else _sum(costs)
     return HourUse(
@@ -118,12 +120,12 @@ def _row(hour: int, uses: Sequence[HourMemory], tenancy: Tenancy, prices: PriceL
         cluster=first.cluster,
         namespace=first.namespace,
         subject=first.subject,
-        model=", ".join(sorted(use.model for use in uses)),
+        model=", ".join(sorted([use.model for use in uses])),
         held_gpu_hours=used + idle + unknown,
         used_gpu_hours=used,
         idle_gpu_hours=idle,
         unknown_gpu_hours=unknown,
-        energy_joules=sum(use.joules for use in uses) if all(use.is_metered for use in uses) else None,
+        energy_joules=sum([use.joules for use in uses]) if all(map(_IS_METERED, uses)) else None,
         cost=cost,
         currency=prices.currency if cost is not None else "",
         owner=tenant.owner,
@@ -154,7 +156,7 @@ def loans_of(conclusion: Conclusion) -> list[Loan]:
                 state=verdict.state,
                 gpus=verdict.holding.gpus,
                 models=verdict.models,
-                since=datetime.fromtimestamp(memory.first_seen, UTC),
+                since=moment(memory.first_seen),
                 used_gpu_hours=round(memory.used / _HOUR, 4),
                 idle_gpu_hours=round(memory.idle / _HOUR, 4),
                 unknown_gpu_hours=round(memory.unknown / _HOUR, 4),

@@ -5,7 +5,8 @@ saw activity). So data that goes missing takes proofs away, and never makes anyb
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpusight.analysis.criteria import Criteria
 from gpusight.analysis.wording import percent
@@ -17,7 +18,7 @@ _STRAINED = 0.6
 """Share of the power limit that no inactive GPU draws: a context alone takes a small one up to 0.45."""
 
 
-class Activity(NamedTuple):
+class Activity(Struct, frozen=True, gc=False):
     """What the samples of one activity signal say."""
 
     mean: float
@@ -32,7 +33,7 @@ class Activity(NamedTuple):
     last_seen: float
 
 
-class Signal(NamedTuple):
+class Signal(Struct, frozen=True, gc=False):
     """One kind of signal, from all families that have it."""
 
     activity: Activity | None
@@ -45,7 +46,7 @@ class Signal(NamedTuple):
 SILENCE = Signal(None, is_active=False, is_disputed=False)
 
 
-class Sight(NamedTuple):
+class Sight(Struct, frozen=True, gc=False):
     """What the sources say of one part's activity."""
 
     is_mig: bool
@@ -56,8 +57,8 @@ class Sight(NamedTuple):
     """Utilization of the device."""
     engine: Signal
     """By the profiling counters of the device or MIG instance."""
-    work: float | None
-    """The highest mean of the counters that only work moves; None where they are of others, too."""
+    work: tuple[float | None, ...]
+    """Means of the counters that only work moves; None where they are of others, too."""
     power_share: float | None
     """Of the power limit; None likewise."""
 
@@ -67,35 +68,33 @@ class Sight(NamedTuple):
         return (self.whole, self.engine, self.own) if self.sharers == 1 else (self.own,)
 
 
-class Judgement(NamedTuple):
-    """The signal to judge by, and why nothing may be concluded from it; empty when there is no such reason."""
-
-    activity: Activity | None
-    doubt: str
+Judgement = tuple[Activity | None, str]
+"""The signal to judge by, and why nothing may be concluded from it; empty when there is no such reason."""
 
 
 def judge(sight: Sight, now: float, criteria: Criteria) -> Judgement:
     activity, doubt = _first_usable(sight, now, criteria)
     if activity is None or doubt:
-        return Judgement(activity, doubt)
+        return activity, doubt
     for check in _CHECKS:
         doubt = check(sight, activity)
         if doubt:
             break
-    return Judgement(activity, doubt)
+    return activity, doubt
 
 
 def _first_usable(sight: Sight, now: float, criteria: Criteria) -> Judgement:
     """Of the signals, in order of trust, the first whose samples are beyond doubt; else the first."""
     first: Judgement | None = None
     for each in _to_judge_by(sight):
-        if each.activity is not None:
-            found = Judgement(each.activity, doubt_in(each.activity, now, criteria))
-            if not found.doubt:
-                return found
-            first = first or found
+        activity = each.activity
+        if activity is not None:
+            doubt = doubt_in(activity, now, criteria)
+            if not doubt:
+                return activity, ""
+            first = first or (activity, doubt)
     needs = " (a MIG instance needs profiling metrics)" if sight.is_mig else ""
-    return first or Judgement(None, f"no series says whether it computes{needs}")
+    return first or (None, f"no series says whether it computes{needs}")
 
 
 def _to_judge_by(sight: Sight) -> tuple[Signal, ...]:
@@ -121,8 +120,10 @@ def doubt_in(activity: Activity, now: float, criteria: Criteria) -> str:
 
 
 def _disputed(sight: Sight, _: Activity) -> str:
-    is_disputed = any(each.is_disputed for each in sight.signals)
-    return "two sources disagree on its utilization" if is_disputed else ""
+    for each in sight.signals:
+        if each.is_disputed:
+            return "two sources disagree on its utilization"
+    return ""
 
 
 def _container_against_device(sight: Sight, _: Activity) -> str:
@@ -151,8 +152,9 @@ def _objection(sight: Sight, activity: Activity) -> str:
         return ""
     if any(each.is_active for each in sight.signals):
         return "one source saw activity and another none"
-    if sight.work is not None and sight.work > _WORKING:
-        return f"no activity is seen while its counters of work stand at {percent(sight.work)}"
+    work = max([mean for mean in sight.work if mean is not None], default=0.0)
+    if work > _WORKING:
+        return f"no activity is seen while its counters of work stand at {percent(work)}"
     if sight.power_share is not None and sight.power_share > _STRAINED:
         return f"no activity is seen while it draws {percent(sight.power_share)} of its power limit"
     return ""

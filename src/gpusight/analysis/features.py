@@ -5,10 +5,11 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from gpusight.analysis.doubts import Activity
 from gpusight.analysis.hardware import power_range
 from gpusight.analysis.parts import Part
 from gpusight.analysis.records import Evidence
-from gpusight.analysis.score import memory_share, power_limit
+from gpusight.analysis.score import capped, memory_share, power_limit
 
 RUNGS: tuple[Evidence, ...] = (
     "profiling",
@@ -37,17 +38,17 @@ class Features(Struct, frozen=True, gc=False):
     evidence: Evidence
     memory_bytes: float | None
     memory_share: float | None
-    utilization: float | None
-    peak: float | None
-    memory_copy: float | None
-    engine: float | None
-    sm: float | None
-    tensor: float | None
-    dram: float | None
-    pcie: float | None
-    power: float | None
-    power_limit: float | None
-    power_above_floor: float | None
+    utilization: float | None = None
+    peak: float | None = None
+    memory_copy: float | None = None
+    engine: float | None = None
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+    pcie: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    power_above_floor: float | None = None
 
 
 _MEASURED = attrgetter(
@@ -56,6 +57,45 @@ _MEASURED = attrgetter(
 
 
 def features_of(parts: Sequence[Part], floors: Mapping[str, float]) -> Features:
+    if len(parts) == 1 and parts[0].activity is not None:  # most workloads have one part
+        return _of_one(parts, parts[0], parts[0].activity, floors)
+    return _of_many(parts, floors)
+
+
+def _of_one(parts: Sequence[Part], part: Part, activity: Activity, floors: Mapping[str, float]) -> Features:
+    """The same as of many, without the means over them."""
+    held, held_share = part.memory_used, memory_share(part)
+    last_active = activity.last_active or None
+    if part.doubt:
+        return Features(parts, (part.doubt,), False, None, last_active, activity.coverage, "none", held, held_share)
+    share = activity.active_share
+    while_active = share if activity.is_active and share else 1.0
+    limit = power_limit(part)
+    return Features(
+        parts,
+        (),
+        activity.is_active,
+        share,
+        last_active,
+        activity.coverage,
+        evidence_of(part),
+        held,
+        held_share,
+        part.utilization,
+        activity.peak,
+        part.memory_copy,
+        _per(part.engine_active, while_active),
+        _per(part.sm_active, while_active),
+        _per(part.tensor_active, while_active),
+        _per(part.dram_active, while_active),
+        part.pcie,
+        part.power,
+        limit,
+        _per(_above_floor(part, limit, floors), while_active),
+    )
+
+
+def _of_many(parts: Sequence[Part], floors: Mapping[str, float]) -> Features:
     known = [part for part in parts if not part.doubt]
     active = [part for part in known if is_active(part)]
     judged = active or known
@@ -97,7 +137,7 @@ def evidence_of(part: Part) -> Evidence:
     """The best rung of the ladder that this part stands on."""
     if part.activity is None:
         return "none"
-    if None not in (part.sm_active, part.tensor_active, part.dram_active):
+    if part.sm_active is not None and part.tensor_active is not None and part.dram_active is not None:
         return "profiling"
     if part.engine_active is not None:
         return "profiling-default"
@@ -112,14 +152,19 @@ def floor_name(part: Part) -> str:
 
 def power_above_floor(part: Part, floors: Mapping[str, float]) -> float | None:
     """0 at the device's learnt idle power (its model's, until one is learnt), 1 at its limit."""
-    limit = power_limit(part)
+    return _above_floor(part, power_limit(part), floors)
+
+
+def _above_floor(part: Part, limit: float | None, floors: Mapping[str, float]) -> float | None:
+    if part.power is None or limit is None:
+        return None
     floor = floors.get(floor_name(part))
     if floor is None:
         known = power_range(part.place.model)
         floor = known.idle if known else None
-    if part.power is None or limit is None or floor is None or limit <= floor:
+    if floor is None or limit <= floor:
         return None
-    return min(max((part.power - floor) / (limit - floor), 0.0), 1.0)
+    return capped((part.power - floor) / (limit - floor))
 
 
 def learn_floors(parts: Iterable[Part], floors: Mapping[str, float]) -> dict[str, float]:

@@ -4,7 +4,7 @@ The numbers of the classes follow published practice: engine busy with few multi
 interface half busy (memory-bound), transfers with idle multiprocessors or a utilization that swings (starved).
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from gpusight.analysis.criteria import Criteria
 from gpusight.analysis.features import Features
@@ -24,7 +24,7 @@ _CERTAINTY: dict[Evidence, float] = {
 _GIGABYTE = 1e9
 
 
-class Circumstances(NamedTuple):
+class Circumstances(Struct, frozen=True, gc=False):
     """What else is known of the subject when its window is judged."""
 
     age: float | None
@@ -36,7 +36,7 @@ class Circumstances(NamedTuple):
     window: float
 
 
-class Finding(NamedTuple):
+class Finding(Struct, frozen=True, gc=False):
     state: State
     confidence: float
     reason: str
@@ -46,7 +46,7 @@ def find(features: Features, about: Circumstances, criteria: Criteria) -> Findin
     """The state that the window shows. Doubt never makes anybody idle."""
     if features.is_active:
         return _busy(features, about, criteria)
-    if not any(part.is_allocated for part in features.parts):
+    if not features.parts[0].is_allocated and not any(part.is_allocated for part in features.parts):
         return Finding("unallocated", 0.9, "No pod holds it.")
     if about.age is not None and about.age < criteria.grace:
         return Finding("warming", 0.9, f"Started {span(about.age)} ago; up to {span(criteria.grace)} it may warm up.")
@@ -170,7 +170,7 @@ def _load(features: Features) -> str:
         ("memory interface", features.dram),
         ("power above idle", features.power_above_floor),
     )
-    text = ", ".join(f"{name} {percent(value)}" for name, value in named if value is not None)
+    text = ", ".join([f"{name} {percent(value)}" for name, value in named if value is not None])
     return text[:1].upper() + text[1:]
 
 

@@ -15,6 +15,9 @@ def fractions_of(parts: Iterable[Part]) -> Mapping[SeriesKey, float]:
         boards.setdefault(part.key[:2], []).append(part)
     found: dict[SeriesKey, float] = {}
     for members in boards.values():
+        if len(members) == 1:
+            found[members[0].key] = _weight(members[0], 1)
+            continue
         found.update(zip((part.key for part in members), _split(members), strict=True))
     return found
 

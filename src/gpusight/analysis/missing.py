@@ -6,7 +6,8 @@ because they wait for just those: until it is clear that they were given back, n
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpusight.analysis.memory import HeldMemory, SubjectMemory
 from gpusight.analysis.parts import ANCHORS, Part
@@ -19,7 +20,7 @@ _PATIENCE = 3600.0
 _ENDED = "the series of one of its GPUs ended within the window"
 
 
-class Held(NamedTuple):
+class Held(Struct, frozen=True, gc=False):
     """What each pod holds, and why nothing may be concluded from that; empty when there is no such reason."""
 
     pods: dict[str, HeldMemory]
@@ -34,17 +35,26 @@ class Missing:
         self._started = reading.started
         self._now = reading.span.end
         self._ended = _ended(reading, parts)
+        self._one = HeldMemory(1, self._now)
 
     def held(self, subject: Subject, parts: Sequence[Part], old: SubjectMemory | None) -> Held:
         now = self._now
-        held = {pod: HeldMemory(count, now) for pod, count in _count(parts).items()}
+        held = self._in_sight(parts)
         doubt = _ENDED if subject.id in self._ended else ""
-        for pod, before in old.held.items() if old is not None else ():
+        if old is None:
+            return Held(held, doubt)
+        for pod, before in old.held.items():
             there = held[pod].gpus if pod in held else 0
             if there < before.gpus and now - before.seen < _PATIENCE and (there or self._exists(subject, pod)):
                 held[pod] = before
                 doubt = f"{before.gpus - there} of the {before.gpus} GPUs of one of its pods are out of sight"
         return Held(held, doubt)
+
+    def _in_sight(self, parts: Sequence[Part]) -> dict[str, HeldMemory]:
+        if len(parts) == 1:  # most workloads have one part
+            pod = parts[0].key.pod
+            return {pod: self._one} if pod else {}
+        return {pod: HeldMemory(count, self._now) for pod, count in _count(parts).items()}
 
     def _exists(self, subject: Subject, pod: str) -> bool:
         key = PodKey(subject.cluster, subject.namespace, pod)
@@ -53,9 +63,6 @@ class Missing:
 
 def _count(parts: Sequence[Part]) -> dict[str, int]:
     """GPUs and MIG instances by pod."""
-    if len(parts) == 1:
-        pod = parts[0].key.pod
-        return {pod: 1} if pod else {}
     return Counter([pod for _, _, pod in {(part.key.gpu, part.key.mig, part.key.pod) for part in parts} if pod])
 
 

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from itertools import chain, starmap
 from operator import itemgetter
 
 from msgspec import Struct
 
 from gpusight.analysis import signals
-from gpusight.analysis.criteria import Criteria, asks
+from gpusight.analysis.criteria import Criteria
 from gpusight.analysis.doubts import SILENCE, Activity, Sight, Signal, judge
 from gpusight.analysis.hardware import power_range
 from gpusight.model.series import Aggregate, Place, Quantity, Reading, Scope, SeriesKey, Windows
@@ -21,7 +21,9 @@ Container = tuple[str, ...]
 """Cluster, GPU, namespace, pod, container."""
 Device = tuple[str, str, str]
 """Cluster, GPU, MIG instance."""
-Row = list[float | None]
+Values = Mapping[SeriesKey, float]
+Column = list[float | None]
+"""One value per part."""
 
 
 class Part(Struct, frozen=True, gc=False):
@@ -57,129 +59,179 @@ class Part(Struct, frozen=True, gc=False):
 
 def build_parts(reading: Reading, criteria: Criteria) -> list[Part]:
     """Every part that lives now. What ended within the window is gone, and nothing is said of it."""
-    device, holder = _Rows(reading.windows, "device"), _Rows(reading.windows, "holder")
-    keys = _living(device, holder)
-    sharers = Counter(key[:3] for key in {key[:3] + key[4:6]: key for key in keys if key.pod}.values())
-    split: frozenset[Device] = frozenset((key.cluster, key.gpu, "") for key in keys if key.mig)
-    instances = Counter(_container(key) for key in keys if key.mig)
-    reader = _PartReader(device, holder, reading, criteria, sharers, split, instances)
-    return [reader.part(key) for key in keys]
+    device, holder = _Table(reading.windows, "device"), _Table(reading.windows, "holder")
+    living = _living(device, holder)
+    names = list(living)
+    own_names = _own_names(names, holder)
+    nameless = [_nameless(name) for name in names] if device.has_nameless else None
+    read = signals.SignalReader(reading.span, criteria).signals
+    own = read(holder.families("utilization", own_names), len(names))
+    whole, engine = (
+        read(device.families(each, names), len(names), device.families(each, nameless) if nameless else ())
+        for each in _SIGNALS
+    )
+    part = _Describer(reading, criteria, living.values()).part
+    used, limits = holder.column("memory_used", own_names), holder.column("memory_total", own_names)
+    seen = zip(living.values(), device.means(names, nameless), used, limits, own, whole, engine, strict=True)
+    return list(starmap(part, seen))
 
 
-def _living(device: "_Rows", holder: "_Rows") -> list[SeriesKey]:
-    """One key per part: a container's own series and the device's series with its name are the same part.
+def _living(device: "_Table", holder: "_Table") -> dict[SeriesKey, SeriesKey]:
+    """One key per part, by the key without its slot.
 
-    So are a container's series that do not say which MIG instance they are of. What no pod holds counts only as long
-    as nobody holds it or, in MIG mode, an instance of it.
+    A container's own series and the device's series with its name are the same part. So are a container's series that
+    do not say which MIG instance they are of. What no pod holds counts only as long as nobody holds it or, in MIG
+    mode, an instance of it.
     """
-    found: dict[tuple[str, ...], SeriesKey] = {}
-    for key in device.living:
-        found.setdefault(key[:3] + key[4:], key)
-    cut = {_container(key) for key in device.living if key.mig}
-    for key in holder.living:
+    found = _without_slots(device.living)
+    cut = {_container(key) for key in found if key.mig}
+    for name, key in _without_slots(holder.living).items():
         if key.mig or not cut or _container(key) not in cut:
-            found.setdefault(key[:3] + key[4:], key)
-    taken = {key[:3] for key in found.values() if key.pod}
-    taken.update([(key.cluster, key.gpu, "") for key in found.values() if key.mig])
-    return [key for key in found.values() if key.pod or key[:3] not in taken]
+            found.setdefault(name, key)
+    if all(map(_POD, found)):
+        return found
+    taken = {key[:3] for key in found if key.pod}
+    taken.update([(key.cluster, key.gpu, "") for key in found if key.mig])
+    return {name: key for name, key in found.items() if key.pod or key[:3] not in taken}
+
+
+def _without_slots(keys: Mapping[SeriesKey, None]) -> dict[SeriesKey, SeriesKey]:
+    """Each container's first key, by the key without its slot."""
+    if not any(map(_SLOT, keys)):
+        return dict(zip(keys, keys, strict=True))
+    found: dict[SeriesKey, SeriesKey] = {}
+    for key in keys:
+        found.setdefault(key._replace(slot=""), key)
+    return found
 
 
 def _container(key: SeriesKey) -> Container:
     return key[:2] + key[4:]
 
 
+def _own_names(names: Sequence[SeriesKey], holder: "_Table") -> Sequence[SeriesKey]:
+    """Of the containers' series; those of a MIG instance may not say so, which does no harm where it has but one."""
+    instances = Counter([_container(name) for name in names if name.mig])
+    if not instances:
+        return names
+    known = holder.names()
+    return [
+        name._replace(mig="") if name.mig and instances[_container(name)] == 1 and name not in known else name
+        for name in names
+    ]
+
+
+_NOWHERE_FOUND = SeriesKey("", "", "", "-", "", "", "")
+"""No column has it: slots are left out there."""
+
+
+def _nameless(name: SeriesKey) -> SeriesKey:
+    """The key of the device as such, for a part that a pod holds."""
+    return SeriesKey(name.cluster, name.gpu, name.mig, "", "", "", "") if name.pod else _NOWHERE_FOUND
+
+
 _SIGNALS: tuple[Quantity, ...] = ("utilization", "engine_active")
-_COLUMNS: Mapping[tuple[Quantity, Aggregate], int] = {
-    column: number
-    for number, column in enumerate(
-        (ask.quantity, aggregate)
-        for ask in asks(Criteria())
-        for aggregate in ask.aggregates
-        if ask.quantity not in _SIGNALS
-    )
+
+
+class _Means(Struct, frozen=True, gc=False):
+    """What is known of a part beside its signals; each field is the quantity of its name."""
+
+    memory_used: float | None = None
+    memory_free: float | None = None
+    memory_reserved: float | None = None
+    memory_total: float | None = None
+    memory_copy: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    sm_clock: float | None = None
+    sm_active: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+    pcie_transmit: float | None = None
+    pcie_receive: float | None = None
+
+
+_UNKNOWN = _Means()
+_AGGREGATES: Mapping[str, Aggregate] = {
+    name: "last" if name == "power_limit" else "mean" for name in _Means.__struct_fields__
 }
-"""Where in a row each value of a round stands; behind them the columns of each signal of each family."""
-_UNKNOWN: Row = [None] * len(_COLUMNS)
 
 
-class _At:
-    """The columns by name."""
-
-    memory_used = _COLUMNS["memory_used", "mean"]
-    memory_free = _COLUMNS["memory_free", "mean"]
-    memory_reserved = _COLUMNS["memory_reserved", "mean"]
-    memory_total = _COLUMNS["memory_total", "mean"]
-    memory_copy = _COLUMNS["memory_copy", "mean"]
-    power = _COLUMNS["power", "mean"]
-    power_limit = _COLUMNS["power_limit", "last"]
-    sm_clock = _COLUMNS["sm_clock", "mean"]
-    sm_active = _COLUMNS["sm_active", "mean"]
-    tensor_active = _COLUMNS["tensor_active", "mean"]
-    dram_active = _COLUMNS["dram_active", "mean"]
-    pcie_transmit = _COLUMNS["pcie_transmit", "mean"]
-    pcie_receive = _COLUMNS["pcie_receive", "mean"]
-
-
-class _Rows:
-    """The windows of one scope turned into one row per series; the most trusted family that knows a mean wins."""
+class _Table:
+    """The windows of one scope by column; the most trusted family that knows a mean wins."""
 
     def __init__(self, windows: Sequence[Windows], scope: Scope) -> None:
-        mine = [each for each in windows if each.scope == scope]
-        self._rows: dict[SeriesKey, Row] = {}
-        families = sum(each.quantity in _SIGNALS for each in mine)
-        self.blank: Row = [None] * (len(_COLUMNS) + signals.WIDTH * families)
+        self._means: dict[str, list[Values]] = {name: [] for name in _AGGREGATES}
+        self._signals: dict[Quantity, list[Mapping[Aggregate, Values]]] = {quantity: [] for quantity in _SIGNALS}
         self.living: dict[SeriesKey, None] = {}
-        self.starts: dict[Quantity, list[int]] = {quantity: [] for quantity in _SIGNALS}
-        """Where in a row the columns of each signal's families begin."""
-        start = len(_COLUMNS)
-        for each in mine:
-            if each.quantity in _SIGNALS:
-                self.starts[each.quantity].append(start)
-                self._fill_signal(each, start)
-                start += signals.WIDTH
-            else:
-                self._fill_means(each)
-            if each.quantity in ANCHORS:
-                self.living.update(dict.fromkeys(each.columns.get("last_seen", ())))
-        self.has_nameless = not all(map(_POD, self._rows))
+        self.has_nameless = False
         """Whether there are series of devices as such."""
+        for each in windows:
+            if each.scope == scope:
+                self._add(each)
 
-    def _fill_means(self, windows: Windows) -> None:
-        for aggregate, values in windows.columns.items():
-            column = _COLUMNS.get((windows.quantity, aggregate))
-            if column is not None:
-                self._fill(column, values)
+    def _add(self, windows: Windows) -> None:
+        quantity, columns = windows.quantity, windows.columns
+        if quantity in ANCHORS:
+            self.living.update(dict.fromkeys(columns.get("last_seen", ())))
+        if quantity in _SIGNALS:
+            self._signals[quantity].append({name: self._bare(values) for name, values in columns.items()})
+        elif _AGGREGATES.get(quantity) in columns:
+            self._means[quantity].append(self._bare(columns[_AGGREGATES[quantity]]))
 
-    def _fill_signal(self, windows: Windows, start: int) -> None:
-        for offset, aggregate in enumerate(signals.COLUMNS):
-            self._fill(start + offset, windows.columns.get(aggregate, {}))
-        if "active_count" in windows.columns:
-            # An engine that counts has no row for what was never active.
-            self._fill(
-                start + signals.COLUMNS.index("active_count"), dict.fromkeys(windows.columns.get("count", ()), 0.0)
-            )
+    def _bare(self, values: Values) -> Values:
+        self.has_nameless = self.has_nameless or not all(map(_POD, values))
+        return _bare(values)
 
-    def _fill(self, column: int, values: Mapping[SeriesKey, float]) -> None:
-        rows, blank = self._rows, self.blank
-        for key, value in _bare(values).items():
-            row = rows.get(key)
-            if row is None:
-                row = rows[key] = blank.copy()
-            if row[column] is None:
-                row[column] = value
+    def names(self) -> frozenset[SeriesKey]:
+        """Of all series, without slots."""
+        signal_columns = [values for family in self._signals.values() for each in family for values in each.values()]
+        return frozenset(_without_slots(self.living)).union(*signal_columns, *chain(*self._means.values()))
 
-    def get(self, key: SeriesKey) -> Row:
-        return self._rows.get(key, self.blank)
+    def means(self, names: Sequence[SeriesKey], nameless: Sequence[SeriesKey] | None) -> Iterable[_Means]:
+        """Of the device's series that carry the pod's name, filled up from those that carry none."""
+        columns = [self.column(each, names) for each in _AGGREGATES]
+        if nameless:
+            others = [self.column(each, nameless) for each in _AGGREGATES]
+            columns = [_filled_up(column, other) for column, other in zip(columns, others, strict=True)]
+        return starmap(_Means, zip(*columns, strict=True))
 
-    def find(self, key: SeriesKey) -> Row | None:
-        return self._rows.get(key)
+    def column(self, quantity: str, names: Sequence[SeriesKey]) -> Column:
+        families = self._means[quantity]
+        if not families:
+            return [None] * len(names)
+        column = _look_up(families[0], names)
+        for each in families[1:]:
+            column = _filled_up(column, _look_up(each, names))
+        return column
+
+    def families(self, quantity: Quantity, names: Sequence[SeriesKey]) -> list[list[Column]]:
+        """The columns of each family that has the signal."""
+        return [_signal_columns(each, names) for each in self._signals[quantity]]
+
+
+def _signal_columns(family: Mapping[Aggregate, Values], names: Sequence[SeriesKey]) -> list[Column]:
+    columns = {each: _look_up(family.get(each, {}), names) for each in signals.COLUMNS}
+    if "active_count" in family:
+        # An engine that counts has no row for what was never active.
+        counted = zip(columns["active_count"], columns["count"], strict=True)
+        columns["active_count"] = [0.0 if active is None and count is not None else active for active, count in counted]
+    return list(columns.values())
+
+
+def _look_up(values: Values, names: Sequence[SeriesKey]) -> Column:
+    return list(map(values.get, names))
+
+
+def _filled_up(column: Column, other: Column) -> Column:
+    return [spare if value is None else value for value, spare in zip(column, other, strict=True)]
 
 
 _SLOT = itemgetter(SeriesKey._fields.index("slot"))
 _POD = itemgetter(SeriesKey._fields.index("pod"))
 
 
-def _bare(values: Mapping[SeriesKey, float]) -> Mapping[SeriesKey, float]:
+def _bare(values: Values) -> Values:
     """Without slots: a container has one of a device, and not every family numbers it.
 
     Of several slots of one container the highest value stands: activity on one of them is the container's.
@@ -193,94 +245,72 @@ def _bare(values: Mapping[SeriesKey, float]) -> Mapping[SeriesKey, float]:
     return bare
 
 
-class _PartReader:
-    """Makes one part out of its rows."""
+class _Describer:
+    """Makes one part out of what its series say."""
 
-    def __init__(
-        self,
-        device: _Rows,
-        holder: _Rows,
-        reading: Reading,
-        criteria: Criteria,
-        sharers: Mapping[Device, int],
-        split: AbstractSet[Device],
-        instances: Mapping[Container, int],
-    ) -> None:
-        self._device = device
-        self._holder = holder
+    def __init__(self, reading: Reading, criteria: Criteria, keys: Iterable[SeriesKey]) -> None:
         self._places = reading.places
         self._now = reading.span.end
         self._criteria = criteria
-        self._sharers = sharers
-        self._split = split
-        self._instances = instances
-        self._signal = signals.SignalReader(reading.span, criteria).signal
+        self._sharers = _sharers(keys)
+        self._split = frozenset([(key.cluster, key.gpu, "") for key in keys if key.mig])
 
-    def part(self, key: SeriesKey) -> Part:
-        bare = key._replace(slot="") if key.slot else key
-        row, own = self._device.get(bare), self._own(bare)
-        nameless = None
-        if key.pod and self._device.has_nameless:
-            nameless = self._device.find(SeriesKey(key.cluster, key.gpu, key.mig, "", "", "", ""))
-        starts = self._device.starts
-        # A GPU in MIG mode has no utilization: what the driver says there is of nobody.
-        in_mig_mode = bool(key.mig) or key[:3] in self._split
-        own_signal = self._signal(own, self._holder.starts["utilization"])
-        whole = SILENCE if in_mig_mode else self._signal(row, starts["utilization"], nameless)
-        engine = self._signal(row, starts["engine_active"], nameless)
-        return self._described(key, _filled_up(row, nameless), own, (own_signal, whole, engine))
-
-    def _own(self, key: SeriesKey) -> Row:
-        """The container's series; those of a MIG instance may not say so, which does no harm where it has but one."""
-        if key.mig and self._holder.find(key) is None and self._instances[_container(key)] == 1:
-            return self._holder.get(key._replace(mig=""))
-        return self._holder.get(key)
-
-    def _described(self, key: SeriesKey, row: Row, own: Row, seen: tuple[Signal, Signal, Signal]) -> Part:
-        sharers = max(1, self._sharers.get(key[:3], 1))
-        alone = sharers == 1
-        total = _total_memory(row)
+    def part(
+        self,
+        key: SeriesKey,
+        means: _Means,
+        used: float | None,
+        limit: float | None,
+        own: Signal,
+        whole: Signal,
+        engine: Signal,
+    ) -> Part:
+        """`used` and `limit` are of the container's own memory."""
+        sharers = self._sharers.get(key[:3], 1) if self._sharers else 1
+        alone, is_mig = sharers == 1, bool(key.mig)
+        if is_mig or (self._split and key[:3] in self._split):
+            # A GPU in MIG mode has no utilization: what the driver says there is of nobody.
+            whole = SILENCE
+        total = _total_memory(means)
         place = self._places.get(key[:2], _NOWHERE)
-        used, limit = own[_At.memory_used], own[_At.memory_total]
         # Power and memory traffic are of the whole board: neither a sharer's nor a MIG instance's.
-        board = row if alone and not key.mig else _UNKNOWN
-        engine = row if alone else _UNKNOWN
-        work = (board[_At.memory_copy], engine[_At.sm_active], engine[_At.tensor_active], engine[_At.dram_active])
-        power_share = _power_share(board[_At.power], board[_At.power_limit], place.model)
-        sight = Sight(bool(key.mig), sharers, *seen, _highest(work), power_share)
+        mine = means if alone else _UNKNOWN
+        board = mine if not is_mig else _UNKNOWN
+        copy, sm, tensor, dram = board.memory_copy, mine.sm_active, mine.tensor_active, mine.dram_active
+        power, power_limit = board.power, board.power_limit
+        sight = Sight(
+            is_mig, sharers, own, whole, engine, (copy, sm, tensor, dram), _power_share(power, power_limit, place.model)
+        )
         activity, doubt = judge(sight, self._now, self._criteria)
         return Part(
             key,
             place,
             sharers,
             activity,
-            sight.own.activity is not None,
+            own.activity is not None,
             doubt,
-            utilization=activity.mean if activity else None,
-            memory_copy=board[_At.memory_copy],
-            memory_used=engine[_At.memory_used] if used is None else used,
-            memory_total=limit if limit is not None else total if alone else None,
-            device_memory=total,
-            power=board[_At.power],
-            power_limit=board[_At.power_limit],
-            sm_clock=row[_At.sm_clock],
-            engine_active=sight.engine.activity.mean if alone and sight.engine.activity else None,
-            sm_active=engine[_At.sm_active],
-            tensor_active=engine[_At.tensor_active],
-            dram_active=engine[_At.dram_active],
-            pcie=_sum(engine[_At.pcie_transmit], engine[_At.pcie_receive]),
+            activity.mean if activity is not None else None,
+            copy,
+            mine.memory_used if used is None else used,
+            limit if limit is not None else total if alone else None,
+            total,
+            power,
+            power_limit,
+            means.sm_clock,
+            engine.activity.mean if alone and engine.activity is not None else None,
+            sm,
+            tensor,
+            dram,
+            _sum(mine.pcie_transmit, mine.pcie_receive),
         )
 
 
-def _highest(values: Iterable[float | None]) -> float | None:
-    return max([value for value in values if value is not None], default=None)
-
-
-def _filled_up(row: Row, nameless: Row | None) -> Row:
-    """The means of the device's series that carry the pod's name, filled up from those that carry none."""
-    if nameless is None:
-        return row
-    return [other if value is None else value for value, other in zip(row, nameless, strict=True)]
+def _sharers(keys: Iterable[SeriesKey]) -> Mapping[Device, int]:
+    """Pods by GPU or MIG instance; empty when nobody shares one."""
+    held = [key[:3] for key in keys if key.pod]
+    if len(set(held)) == len(held):
+        return {}
+    return Counter([pod[:3] for pod in {key[:3] + key[4:6] for key in keys if key.pod}])
 
 
 def _power_share(power: float | None, limit: float | None, model: str) -> float | None:
@@ -292,14 +322,13 @@ def _power_share(power: float | None, limit: float | None, model: str) -> float 
     return power / limit if limit else None
 
 
-def _total_memory(row: Row) -> float | None:
+def _total_memory(means: _Means) -> float | None:
     """Memory of the whole device or instance: said, or the sum of its parts."""
-    said, used, free = row[_At.memory_total], row[_At.memory_used], row[_At.memory_free]
-    if said is not None:
-        return said
-    if used is None or free is None:
+    if means.memory_total is not None:
+        return means.memory_total
+    if means.memory_used is None or means.memory_free is None:
         return None
-    return used + free + (row[_At.memory_reserved] or 0.0)
+    return means.memory_used + means.memory_free + (means.memory_reserved or 0.0)
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -50,7 +50,10 @@ def result_of(part: Part, verdict: Verdict, at: datetime, criteria: Criteria, re
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else round(value * factor, 1)
+    if value is None:
+        return None
+    scaled = value * factor
+    return round(scaled, 1) if scaled else scaled
 
 
 def sort_results(results: Iterable[GpuResult]) -> list[GpuResult]:

@@ -1,7 +1,9 @@
 """One round: a reading and what is remembered -> results, verdicts, and what to remember."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +17,7 @@ from gpusight.analysis.missing import Missing
 from gpusight.analysis.parts import Part, build_parts
 from gpusight.analysis.records import Activity, Efficiency, GpuResult, Holding, State, Subject, Verdict
 from gpusight.analysis.results import result_id, result_of, sort_results
+from gpusight.analysis.score import capped
 from gpusight.analysis.subjects import group_by_subject
 from gpusight.analysis.tenancy import Tenancy
 from gpusight.analysis.transitions import IDLE, Standing, next_standing
@@ -123,6 +126,8 @@ class _Judge:
         self._criteria = criteria
         self._tenancy = tenancy
         self._now = reading.span.end
+        self._start = reading.span.start
+        self._reach = reading.span.length + reading.span.step
         self._missing = missing
         self.fractions = fractions
         self.doubt = _doubt_in(reading)
@@ -130,40 +135,32 @@ class _Judge:
 
     def subject(self, subject: Subject, parts: Sequence[Part]) -> Judged:
         old = self._memory.subjects.get(subject.id)
+        # Only a window that reaches back to the last round tells what went on since: else nobody looked in between.
+        known = old if old is not None and 0 <= self._now - old.seen <= self._reach else None
         features = features_of(parts, self._memory.floors)
         held = self._missing.held(subject, parts, old)
-        idle_since = self._idle_since(old)
-        about = Circumstances(
-            age=self._age(parts, old),
-            idle_seconds=self._now - idle_since,
-            reading_doubt=self.doubt or held.doubt,
-            window=self._span.length,
-        )
+        idle_since = self._idle_since(known)
+        age = self._age(parts, old)
+        about = Circumstances(age, self._now - idle_since, self.doubt or held.doubt, self._span.length)
         finding = find(features, about, self._criteria)
-        standing = next_standing(self._before(old), finding.state, self._now, self._criteria)
-        new = self._remember(old, finding, standing, features, idle_since)
+        standing = next_standing(known or self._forgotten(old), finding.state, self._now, self._criteria)
+        new = self._remember(old, known, standing, features, idle_since if finding.state in IDLE else None)
         new.held = held.pods
         self.remembered[subject.id] = new
         verdict = self._verdict(subject, features, finding, standing, new)
         return Judged(verdict, parts, old.state if old else None)
 
-    def _is_contiguous(self, old: SubjectMemory) -> bool:
-        """Whether this window reaches back to the last round that saw the subject: else nobody looked in between."""
-        return 0 <= self._now - old.seen <= self._span.length + self._span.step
+    def _forgotten(self, old: SubjectMemory | None) -> SubjectMemory | None:
+        """What it was up to this round, if nobody looked: unknown."""
+        return old and replace(old, state="unknown", since=self._now, pending=None, pending_rounds=0)
 
-    def _before(self, old: SubjectMemory | None) -> SubjectMemory | None:
-        """What it was up to this round: unknown if nobody looked."""
-        if old is None or self._is_contiguous(old):
-            return old
-        return replace(old, state="unknown", since=self._now, pending=None, pending_rounds=0)
-
-    def _idle_since(self, old: SubjectMemory | None) -> float:
+    def _idle_since(self, known: SubjectMemory | None) -> float:
         """Since when it is inactive, if this window shows no activity."""
-        if old is None or not self._is_contiguous(old):
-            return self._span.start
-        if old.idle_since is not None:
-            return old.idle_since
-        return min(max(old.last_active or self._span.start, self._span.start), self._now)
+        if known is None:
+            return self._start
+        if known.idle_since is not None:
+            return known.idle_since
+        return min(max(known.last_active or self._start, self._start), self._now)
 
     def _age(self, parts: Sequence[Part], old: SubjectMemory | None) -> float | None:
         """Of its youngest pod, as the cluster says; else since we first saw it, if we were there before."""
@@ -178,12 +175,17 @@ class _Judge:
         return self._now - first if first > self._memory.began else None
 
     def _remember(
-        self, old: SubjectMemory | None, finding: Finding, standing: Standing, features: Features, idle_since: float
+        self,
+        old: SubjectMemory | None,
+        known: SubjectMemory | None,
+        standing: Standing,
+        features: Features,
+        idle_since: float | None,
     ) -> SubjectMemory:
-        idle = finding.state in IDLE
-        known_before = old is not None and self._is_contiguous(old)
-        elapsed = self._now - old.seen if old is not None and known_before else 0.0
-        byte_seconds = old.idle_byte_seconds if old is not None and known_before and old.idle_since is not None else 0.0
+        byte_seconds = 0.0
+        if idle_since is not None and known is not None:
+            byte_seconds = known.idle_byte_seconds if known.idle_since is not None else 0.0
+            byte_seconds += (features.memory_bytes or 0.0) * (self._now - known.seen)
         return SubjectMemory(
             first_seen=old.first_seen if old else self._now,
             seen=self._now,
@@ -191,9 +193,9 @@ class _Judge:
             since=standing.since,
             pending=standing.pending,
             pending_rounds=standing.pending_rounds,
-            idle_since=idle_since if idle else None,
+            idle_since=idle_since,
             last_active=features.last_active or (old.last_active if old else None),
-            idle_byte_seconds=byte_seconds + (features.memory_bytes or 0.0) * elapsed if idle else 0.0,
+            idle_byte_seconds=byte_seconds,
             used=old.used if old else 0.0,
             idle=old.idle if old else 0.0,
             unknown=old.unknown if old else 0.0,
@@ -204,16 +206,17 @@ class _Judge:
     ) -> Verdict:
         tenant = self._tenancy.of(subject.cluster, subject.namespace)
         parts = features.parts
+        pods, nodes, models = _names(parts)
         return Verdict(
             subject=subject,
             state=standing.state,
-            since=_moment(standing.since),
+            since=moment(standing.since),
             confidence=round(finding.confidence, 3),
             reason=self._reason(finding, standing),
             evidence=features.evidence,
             coverage=features.coverage,
             activity=Activity(
-                last_active=_moment(memory.last_active) if memory.last_active else None,
+                last_active=moment(memory.last_active) if memory.last_active else None,
                 active_share=features.active_share,
                 idle_seconds=self._now - memory.idle_since if memory.idle_since is not None else None,
             ),
@@ -226,15 +229,15 @@ class _Judge:
                 power_above_floor=_share(features.power_above_floor),
             ),
             holding=Holding(
-                gpus=round(sum(self.fractions[part.key] for part in parts), 4),
+                gpus=round(sum([self.fractions[part.key] for part in parts]), 4),
                 memory_bytes=features.memory_bytes,
                 memory_share=_share(features.memory_share),
                 idle_byte_hours=memory.idle_byte_seconds / 3600,
             ),
-            pods=_distinct([part.key.pod for part in parts]),
-            parts=tuple(result_id(part.key) for part in parts),
-            nodes=_distinct([part.place.node for part in parts]),
-            models=_distinct([part.place.model for part in parts]),
+            pods=pods,
+            parts=tuple([result_id(part.key) for part in parts]),
+            nodes=nodes,
+            models=models,
             pending=standing.pending,
             pending_rounds=standing.pending_rounds,
             owner=tenant.owner,
@@ -250,17 +253,29 @@ class _Judge:
         return f"{reason}; it was {standing.state} for {since} and stays so until this lasts: round {count}."
 
 
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    if len(names) == 1:  # most workloads have one part
-        return (names[0],) if names[0] else ()
-    return tuple(sorted({name for name in names if name}))
+def _names(parts: Sequence[Part]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Of the pods, nodes and models."""
+    if len(parts) == 1:  # most workloads have one part
+        pod, (node, model) = parts[0].key.pod, parts[0].place
+        return (pod,) if pod else (), (node,) if node else (), (model,) if model else ()
+    places = {part.place for part in parts}
+    return (
+        _distinct({part.key.pod for part in parts}),
+        _distinct({place.node for place in places}),
+        _distinct({place.model for place in places}),
+    )
+
+
+def _distinct(names: AbstractSet[str]) -> tuple[str, ...]:
+    return tuple(sorted(filter(None, names)))
 
 
 def _share(value: float | None) -> float | None:
-    if value is None or 0.0 <= value <= 1.0:
-        return None if value is None else round(value, 4)
-    return 0.0 if value < 0 else 1.0
+    if not value:  # unknown or 0
+        return value
+    return round(value, 4) if 0.0 <= value <= 1.0 else capped(value)
 
 
-def _moment(at: float) -> datetime:
+@lru_cache(maxsize=4096)
+def moment(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)

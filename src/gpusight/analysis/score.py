@@ -1,6 +1,6 @@
 """The published analyzer's view: one score of 0 to 100 per part, and a status by thresholds."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from gpusight.analysis.criteria import Criteria
 from gpusight.analysis.hardware import power_range
@@ -8,7 +8,7 @@ from gpusight.analysis.parts import Part
 from gpusight.analysis.records import Status
 
 
-class Scored(NamedTuple):
+class Scored(Struct, frozen=True, gc=False):
     """`note` says which terms had no data, or why there is no score at all."""
 
     score: float | None
@@ -26,29 +26,30 @@ def score_part(part: Part, criteria: Criteria, reading_doubt: str = "") -> Score
         return Scored(None, "unknown", "no pod holds it")
     if part.doubt:
         return Scored(None, "unknown", part.doubt)
-    terms = _terms(part, criteria)
-    known = [(weight, value) for weight, value, _ in terms if value is not None]
-    missing = [name for _, value, name in terms if value is None]
-    if "utilization" in missing or {"memory", "power"} <= set(missing):
+    known, missing = _terms(part, criteria)
+    if missing and ("utilization" in missing or {"memory", "power"} <= set(missing)):
         return Scored(None, "unknown", f"no data on {' and '.join(missing)}")
-    weight = sum(share for share, _ in known)
+    weight = sum([share for share, _ in known])
     if weight == 0:
         return Scored(None, "unknown", f"no data on {' and '.join(missing)}, and all other terms weigh nothing")
-    score = round(100 * sum(share * value for share, value in known) / weight, 1)
+    score = round(100 * sum([share * value for share, value in known]) / weight, 1)
     if reading_doubt and score < criteria.low_below:
         return Scored(None, "unknown", reading_doubt)
     return Scored(score, status_of(score, criteria), f"without {' and '.join(missing)}" if missing else "")
 
 
-def _terms(part: Part, criteria: Criteria) -> tuple[tuple[float, float | None, str], ...]:
+def _terms(part: Part, criteria: Criteria) -> tuple[list[tuple[float, float]], list[str]]:
+    """Weights with values, and the names of those without."""
     weights = criteria.weights
     traffic = part.memory_copy if not part.key.mig else part.dram_active
-    return (
-        (weights.gpu_util, _capped(part.utilization), "utilization"),
-        (weights.mem_copy, _capped(traffic), "memory traffic"),
+    terms = (
+        (weights.gpu_util, part.utilization, "utilization"),
+        (weights.mem_copy, traffic, "memory traffic"),
         (weights.mem_used, memory_share(part), "memory"),
         (weights.power, power_share(part), "power"),
     )
+    known = [(weight, capped(value)) for weight, value, _ in terms if value is not None]
+    return known, [name for _, value, name in terms if value is None] if len(known) < len(terms) else []
 
 
 def status_of(score: float, criteria: Criteria) -> Status:
@@ -76,8 +77,10 @@ def power_limit(part: Part) -> float | None:
 
 
 def _ratio(value: float | None, whole: float | None) -> float | None:
-    return None if value is None or not whole else _capped(value / whole)
+    return None if value is None or not whole else capped(value / whole)
 
 
-def _capped(value: float | None) -> float | None:
-    return None if value is None else min(max(value, 0.0), 1.0)
+def capped(value: float) -> float:
+    if 0.0 <= value <= 1.0:
+        return value
+    return 0.0 if value < 0.0 else 1.0

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from gpusight.analysis.parts import Part
 from gpusight.analysis.records import Subject
@@ -41,6 +42,7 @@ def subject_of_pod(pod: PodKey, owners: Mapping[PodKey, Owner]) -> Subject:
     return _subject(pod.cluster, pod.namespace, owner.kind, owner.name, f"by {owner.how}")
 
 
+@lru_cache(maxsize=200_000)
 def _subject(cluster: str, namespace: str, kind: str, name: str, how: str, *part: str) -> Subject:
     path = (cluster, namespace, kind, name, *part)
     if _UNSAFE.search("".join(path)):

@@ -1,6 +1,6 @@
 """Hysteresis: from the state that one window shows to the state that a subject is in."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from gpusight.analysis.criteria import Criteria
 from gpusight.analysis.memory import SubjectMemory
@@ -12,7 +12,7 @@ _AT_ONCE: frozenset[State] = frozenset({"unknown", "warming", "unallocated"})
 """States that say that we do not judge: entered without waiting, and left so but for idleness."""
 
 
-class Standing(NamedTuple):
+class Standing(Struct, frozen=True, gc=False):
     state: State
     since: float
     pending: State | None
