@@ -131,3 +131,19 @@ def test_a_fleet_that_makes_no_sense_is_refused_before_anything_starts(tmp_path:
 
     assert done.returncode == 2
     assert "setting simulate" in done.stderr
+
+
+def test_a_port_that_is_taken_and_a_directory_in_use_are_said_at_once(tmp_path: Path) -> None:
+    with up(tmp_path) as started:
+        address = started.url.removeprefix("http://")
+        base = [sys.executable, "-m", "gpusight", "up", "--simulate", str(tmp_path / "fleet.yaml")]
+        other = [*base, "--web.listen-address", address, "--data.dir", str(tmp_path / "other")]
+        same = [*base, "--web.listen-address", "127.0.0.1:0", "--data.dir", str(tmp_path / "data")]
+        taken, in_use = (
+            subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+            for command in (other, same)
+        )
+        assert (taken.returncode, in_use.returncode) == (1, 1)
+        assert "in use" in taken.stderr
+        assert "another `gpusight up` uses" in in_use.stderr
+        assert started.process.poll() is None

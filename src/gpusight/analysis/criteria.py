@@ -70,8 +70,8 @@ class Criteria:
     def __post_init__(self) -> None:
         if not 0 <= self.idle_below < self.low_below < self.high_above <= 100:
             raise CriteriaError(
-                f"the thresholds must rise from idle ({self.idle_below:g}) over low ({self.low_below:g})"
-                f" to high ({self.high_above:g}), all within 0 and 100"
+                f"the thresholds must rise from idle-threshold ({self.idle_below:g}) over threshold"
+                f" ({self.low_below:g}) to high-threshold ({self.high_above:g}), all within 0 and 100"
             )
         for name, least, most in _BOUNDS:
             value = getattr(self, name)

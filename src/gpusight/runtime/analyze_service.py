@@ -353,6 +353,8 @@ def _store_settings(settings: Settings) -> tuple[Any, ...]:
 
 def _still_valid(settings: Settings, overrides: Mapping[str, str]) -> Settings:
     """What was changed in an earlier run, unless it no longer makes sense beside what the user wrote since."""
+    if not overrides:
+        return _checked(settings)
     try:
         return _checked(settings.with_changes(overrides))
     except SettingsError as error:

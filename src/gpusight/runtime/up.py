@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,8 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from gpusight.errors import SettingsError, StartError
+from gpusight.exposition.listen import ListenError, bind_all
+from gpusight.journal.leader import FileLeader
 from gpusight.journal.open import FILE_NAME as JOURNAL
 from gpusight.model.time import ScaledClock, SystemClock
 from gpusight.runtime.analyze_config import data_dir
@@ -40,6 +42,11 @@ def run(settings: Settings) -> int:
             " and on a machine with a GPU `gpusight up` shows its own"
         )
     directory = _directory(settings)
+    alone = FileLeader(directory / "up.lock")
+    if not alone.acquire():
+        raise StartError(f"another `gpusight up` uses {directory}: stop it, or give this one a --data.dir of its own")
+    _clear_if_simulated(settings, directory)
+    _check_addresses(settings.get("web.listen-address"))
     status_file = directory / "roles.json"
     specs = list(_Plan(settings, directory, status_file).children())
     family = Family(specs, SystemClock(), status_file)
@@ -81,10 +88,23 @@ def _directory(settings: Settings) -> Path:
     simulate = _fleet(settings)
     path = base / "up" if simulate is None else base / f"up-simulated-{quote(str(simulate), safe='')[:80]}"
     path.mkdir(mode=0o700, exist_ok=True)
-    if simulate is not None:
-        for old in (*path.glob(f"{SAMPLES}*"), *path.glob(f"{JOURNAL}*")):
-            old.unlink()  # each simulated world begins anew: another one's past would contradict it
     return path
+
+
+def _clear_if_simulated(settings: Settings, directory: Path) -> None:
+    """Each simulated world begins anew: another one's past would contradict it."""
+    if _fleet(settings) is not None:
+        for old in (*directory.glob(f"{SAMPLES}*"), *directory.glob(f"{JOURNAL}*")):
+            old.unlink()
+
+
+def _check_addresses(addresses: Sequence[str]) -> None:
+    """A port that somebody has is said at once, and not by a child that is started again and again."""
+    try:
+        for sock in bind_all(addresses):
+            sock.close()
+    except ListenError as error:
+        raise StartError(str(error)) from error
 
 
 def _announce(url: str, stopped: threading.Event) -> None:
