@@ -17,6 +17,7 @@ from gpusight.runtime.node_simulated import World
 from gpusight.runtime.operations import NAMES as OPERATIONS
 from gpusight.settings import Settings
 from gpusight.store.embedded import Batch, EmbeddedStore
+from gpusight.store.embedded_file import Limits
 from gpusight.store.embedded_series import Target
 from gpusight.store.embedded_upkeep import Retention
 from gpusight.store.normalize import ScaleError, declared_scales
@@ -31,6 +32,8 @@ _PAST = 24 * 3600.0
 _REHEARSED = 3 * 3600.0
 _REHEARSE_EVERY = 600.0
 _PATIENCE = 20.0
+_DEMO_MEMORY = "128MB"
+"""What the database may take beside a simulated fleet: a demonstration should be a light one."""
 _SECOND_LOOK = 1.1
 
 
@@ -126,6 +129,7 @@ class Stores:
                 declared_scales=_scales(settings),
                 cluster_label=settings.get("store.cluster-label"),
                 condition=settings.get("query-condition"),
+                limits=Limits() if self._world is None else Limits(memory=_DEMO_MEMORY),
             )
         except StoreError as error:
             raise StartError(str(error)) from error
