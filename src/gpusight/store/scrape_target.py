@@ -1,11 +1,9 @@
 """One endpoint with metrics: asked, parsed, and what is known of it since."""
 
 import ipaddress
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from http.client import HTTPConnection
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -82,36 +80,8 @@ class ScrapeError(Exception):
 
 
 class _Client(HttpClient):
-    """Asks for one page on a connection of its own; thousands of targets are not kept connected."""
-
-    def __init__(self, config: HttpConfig, clock: Clock) -> None:
-        super().__init__(config, clock)
-        self._held = threading.local()
-
     def page(self, path_and_query: str) -> Reply:
-        try:
-            return self._ask("GET", path_and_query, None)
-        finally:
-            self._release()
-
-    def _connection(self, deadline: float) -> HTTPConnection:
-        """http.client closes the socket before the body is read if the server will; an open file on it defers that."""
-        self._release()
-        connection = super()._connection(deadline)
-        try:
-            if connection.sock is None:
-                connection.connect()
-            self._held.file = connection.sock.makefile("rb", 0)
-        except BaseException:
-            self._drop(connection)
-            raise
-        return connection
-
-    def _release(self) -> None:
-        file = getattr(self._held, "file", None)
-        if file is not None:
-            self._held.file = None
-            file.close()
+        return self._ask("GET", path_and_query, None)
 
 
 class Scraped:
